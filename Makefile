@@ -1,0 +1,49 @@
+# Every target makes its own set-up: a virtual environment in .venv with this checkout installed in it.
+# `make demo` and `make test` are all a new machine needs; Python >= 3.11 as `python3`, or PYTHON=….
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONUTF8 := 1
+
+.PHONY: help demo test quick lint format bench soak specs setup clean
+
+help:
+	@echo 'make demo    the main job on a bundled session: no key, no network'
+	@echo 'make test    every test, with a real PostgreSQL'
+	@echo 'make quick   the tests without the slow ones (under a minute)'
+	@echo 'make lint    ruff and mypy'
+	@echo 'make format  let ruff put imports and small things right'
+	@echo 'make bench   the budgets, measured as ratios'
+	@echo 'make soak    the state machine with many more examples'
+	@echo 'make specs   write the generated parts of specs/ again'
+
+setup:
+	@PYTHON='$(PYTHON)' bash scripts/setup
+
+demo: setup
+	@$(BIN)/foldlog demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+quick: setup
+	$(BIN)/python -m pytest -m 'not slow' -q
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python tests/bench/run.py
+
+soak: setup
+	FOLDLOG_EXAMPLES=$${FOLDLOG_EXAMPLES:-5000} $(BIN)/python -m pytest -m soak -s
+
+specs: setup
+	$(BIN)/python tests/support/catalogue.py --write
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist foldlog.egg-info

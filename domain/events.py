@@ -1,0 +1,479 @@
+"""Every fact foldlog stores, as frozen structs (``specs/events.md`` is the catalogue for people).
+
+Evolution: fields are only appended, with defaults; a meaning never changes; a new meaning is a new tag. The tag is the
+short first element of the stored array and the store's topic. ``at`` is the wall clock in ms UTC when it was recorded;
+``cmd`` is the command id of the append, on its first event only.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from .edits import Arrival, Edit, Insert
+from .transcript import Message
+
+
+class Base(msgspec.Struct, frozen=True, array_like=True, kw_only=False):
+    """What every event begins with."""
+
+    at: int
+    cmd: str
+
+
+# ---------------------------------------------------------------- observations
+
+
+class SessionOpened(Base, frozen=True, array_like=True, tag="SO"):
+    """The session exists. Options that never flip are frozen here (convention 10)."""
+
+    harness: str
+    session: str
+    codec: str
+    mode: str
+    reduce: bool
+    wire: int
+    tokenizer: str
+
+
+class SessionForked(Base, frozen=True, array_like=True, tag="SF"):
+    """First event of a fork: its parent's state at ``version`` (chain digest ``digest``), head moved to ``head``.
+
+    Nothing a provider measured is inherited.
+    """
+
+    harness: str
+    session: str
+    parent: str
+    version: int
+    digest: bytes
+    head: int
+
+
+class ModelChanged(Base, frozen=True, array_like=True, tag="MC"):
+    """The next request goes to ``model``; limits in tokens, 0 = unknown (never read as a number)."""
+
+    model: str
+    context_limit: int
+    output_limit: int
+
+
+class SystemChanged(Base, frozen=True, array_like=True, tag="SC"):
+    """The host's own system text, as a chunk (empty: none), its hash without marks and billing blocks, its tokens."""
+
+    body: bytes
+    hash: bytes
+    tokens: int
+
+
+class ToolsChanged(Base, frozen=True, array_like=True, tag="TC"):
+    """The request's tool list, as a chunk (empty: none). ``names`` hashes names and descriptions only."""
+
+    body: bytes
+    names: bytes
+    tokens: int
+
+
+class MessagesObserved(Base, frozen=True, array_like=True, tag="MO"):
+    """New messages behind node ``after`` (0: the root), one behind the other; they take the next ordinals.
+
+    Where ``after`` is the end of the head's path they extend it, unless ``side`` is set; else they form a branch.
+    """
+
+    after: int
+    messages: tuple[Message, ...]
+    side: bool = False
+
+
+class PartsRevised(Base, frozen=True, array_like=True, tag="PR"):
+    """The host changed message ``m`` from part ``first`` on; parts before keep their identity."""
+
+    m: int
+    first: int
+    message: Message
+
+
+class HeadMoved(Base, frozen=True, array_like=True, tag="HM"):
+    """The head's path is now its first ``keep`` messages and then the ordinals of ``then`` (inclusive ranges).
+
+    ``cause``: ``rewind``, ``branch``, ``removed``, ``inserted``, ``fork``.
+    """
+
+    keep: int
+    then: tuple[tuple[int, int], ...]
+    cause: str
+
+
+class UsageReported(Base, frozen=True, array_like=True, tag="UR"):
+    """What the provider counted for pass ``number``, in tokens. -1 in a field: not reported.
+
+    ``now`` is the host's clock when the answer came. ``input`` are the uncached tokens of the prompt.
+    """
+
+    number: int
+    now: int
+    input: int
+    cache_read: int
+    cache_write: int
+    output: int
+
+
+class RequestOutcome(Base, frozen=True, array_like=True, tag="RO"):
+    """How pass ``number`` ended other than by an answer: ``not_processed``, ``aborted``, ``broken``, ``unknown``."""
+
+    number: int
+    outcome: str
+    detail: str = ""
+
+
+class OverflowReported(Base, frozen=True, array_like=True, tag="OR"):
+    """The provider refused pass ``number`` as too long. ``limit``, ``used`` in tokens, 0 = not said."""
+
+    number: int
+    model: str
+    limit: int
+    used: int
+
+
+class CacheLossReported(Base, frozen=True, array_like=True, tag="CL"):
+    """The provider's cache of this session is gone, says the host."""
+
+    reason: str
+
+
+class HostCompacted(Base, frozen=True, array_like=True, tag="HC"):
+    """The host replaced its own history by a summary; it now stands before node ``m``."""
+
+    m: int
+
+
+class SessionClosed(Base, frozen=True, array_like=True, tag="SX"):
+    """The host ended the session. It may be opened again."""
+
+    reason: str
+
+
+# --------------------------------------------------------------------- intents
+
+
+class DropsQueued(Base, frozen=True, array_like=True, tag="DQ"):
+    """The agent marked ``tags`` as spent. ``reply`` is what it was told (the answer of a repeated command)."""
+
+    tags: tuple[int, ...]
+    reply: str
+
+
+class FlushRequested(Base, frozen=True, array_like=True, tag="FR"):
+    """A person asked for queued work to land on the next pass."""
+
+
+class PolicyChanged(Base, frozen=True, array_like=True, tag="PC"):
+    """The policy in force from here on, as canonical JSON."""
+
+    policy: bytes
+
+
+class RecompRequested(Base, frozen=True, array_like=True, tag="RR"):
+    """A person asked for summaries to be made again from the raw history."""
+
+    scope: str = ""
+
+
+class WrapupRequested(Base, frozen=True, array_like=True, tag="WR"):
+    """A person asked for older history to be summarised now, keeping the newest ``keep`` messages."""
+
+    keep: int = 0
+
+
+class PurgeRequested(Base, frozen=True, array_like=True, tag="PQ"):
+    """Content is to be destroyed, structure kept. ``chunks`` names what goes; ``scope`` says why (reserved)."""
+
+    scope: str
+    chunks: tuple[bytes, ...]
+
+
+# ------------------------------------------------------------------- summaries
+
+
+class HistorianStarted(Base, frozen=True, array_like=True, tag="HS"):
+    """A summariser took messages ``first..last`` under a lease until ``lease`` (store's wall clock, ms)."""
+
+    run: str
+    first: int
+    last: int
+    fingerprint: bytes
+    owner: str
+    lease: int
+
+
+class Compartment(msgspec.Struct, frozen=True, array_like=True):
+    """A summary of messages ``first..last`` in four tiers (chunks by digest), with an importance of 1 to 100."""
+
+    seq: int
+    first: int
+    last: int
+    title: str
+    tiers: tuple[bytes, bytes, bytes, bytes]
+    tokens: tuple[int, int, int, int]
+    importance: int
+
+
+class HistorianPublished(Base, frozen=True, array_like=True, tag="HP"):
+    """The whole result of a run, in one event: compartments, facts, events, and the drops it queues."""
+
+    run: str
+    compartments: tuple[Compartment, ...]
+    facts: tuple[bytes, ...]
+    events: tuple[bytes, ...]
+    drops: tuple[int, ...]
+
+
+class HistorianFailed(Base, frozen=True, array_like=True, tag="HF"):
+    """A run ended without a result; history is as it was."""
+
+    run: str
+    kind: str
+    message: str
+
+
+class CompartmentsReplaced(Base, frozen=True, array_like=True, tag="CR"):
+    """Compartments ``old`` (sequence numbers) gave way to ``new``."""
+
+    old: tuple[int, ...]
+    new: tuple[Compartment, ...]
+
+
+# ---------------------------------------------------------------------- passes
+
+
+class Divergence(msgspec.Struct, frozen=True, array_like=True):
+    """Where the host itself left what an earlier request held: position in the path, message, part, cause.
+
+    ``index`` counts the messages of the base request's path that stay equal; ``cause``: ``revised``, ``removed``,
+    ``inserted``, ``rewind``, ``branch``, ``system``, ``tools``.
+    """
+
+    index: int
+    m: int
+    p: int
+    cause: str
+
+
+class Side(msgspec.Struct, frozen=True, array_like=True):
+    """A request beside the head: the head's first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges)."""
+
+    keep: int
+    then: tuple[tuple[int, int], ...]
+
+
+class Price(msgspec.Struct, frozen=True, array_like=True):
+    """What a rebuild costs and saves (``design.md`` 5): ``dropped`` and ``kept`` tokens, break-even in 1/100 requests.
+
+    ``breakeven`` is -1 where nothing could be dropped.
+    """
+
+    dropped: int
+    kept: int
+    breakeven: int
+
+
+class Decision(msgspec.Struct, frozen=True, array_like=True):
+    """Why the pass is what it is: kept on every pass that was not plainly quiet.
+
+    ``schedule``: ``defer``, ``pressure``, ``idle``. ``percent``: usage in 1/100 of a per cent of the usable window, -1 =
+    unknown. ``source``: ``provider``, ``estimated``, ``synthetic``, ``none``. ``signals``: all that were true.
+    ``permission``: may this pass rebuild. ``reach``: first path index a lane may edit. ``held``: an execute pass that
+    left drainable drops where they were. ``drainable``: tokens the queue could free now.
+    """
+
+    schedule: str
+    percent: int
+    source: str
+    signals: tuple[str, ...]
+    permission: bool
+    reach: int
+    held: bool
+    drainable: int
+    price: Price | None = None
+
+
+class PassDeferred(Base, frozen=True, array_like=True, tag="PD"):
+    """Nothing served before changes (law 3): only ``arrivals``, and ``inserts`` behind the last part served.
+
+    ``base`` is the pass whose request this one extends, ``now`` the host's clock, ``digest`` the request's chain digest,
+    ``tokens`` its local count. ``side`` is its path where that is not the head's.
+    """
+
+    number: int
+    now: int
+    wire: int
+    base: int
+    arrivals: tuple[Arrival, ...]
+    inserts: tuple[Insert, ...]
+    digest: bytes
+    tokens: int
+    divergence: Divergence | None = None
+    decision: Decision | None = None
+    side: Side | None = None
+
+
+class ConversationRebuilt(Base, frozen=True, array_like=True, tag="P1"):
+    """SOFT+: ``edits`` may touch every message behind m[1] from ``decision.reach`` on."""
+
+    number: int
+    now: int
+    wire: int
+    base: int
+    arrivals: tuple[Arrival, ...]
+    inserts: tuple[Insert, ...]
+    digest: bytes
+    tokens: int
+    divergence: Divergence | None
+    decision: Decision
+    edits: tuple[Edit, ...]
+    landed: tuple[tuple[int, str], ...]
+    floor: int
+
+
+class HistoryRefreshed(Base, frozen=True, array_like=True, tag="P2"):
+    """SOFT: also re-renders m[1] (``m1``, chunks in order) and moves the cut to ``cut`` (last covered ordinal)."""
+
+    number: int
+    now: int
+    wire: int
+    base: int
+    arrivals: tuple[Arrival, ...]
+    inserts: tuple[Insert, ...]
+    digest: bytes
+    tokens: int
+    divergence: Divergence | None
+    decision: Decision
+    edits: tuple[Edit, ...]
+    landed: tuple[tuple[int, str], ...]
+    floor: int
+    m1: tuple[bytes, ...]
+    cut: int
+    head_tokens: int
+
+
+class BaselineFolded(Base, frozen=True, array_like=True, tag="P3"):
+    """HARD: also re-renders m[0] (``m0``) and adopts guidance (chunk), system, tools, model and wire version."""
+
+    number: int
+    now: int
+    wire: int
+    base: int
+    arrivals: tuple[Arrival, ...]
+    inserts: tuple[Insert, ...]
+    digest: bytes
+    tokens: int
+    divergence: Divergence | None
+    decision: Decision
+    edits: tuple[Edit, ...]
+    landed: tuple[tuple[int, str], ...]
+    floor: int
+    m1: tuple[bytes, ...]
+    cut: int
+    m0: tuple[bytes, ...]
+    guidance: bytes
+    reasons: tuple[str, ...]
+    head_tokens: int
+
+
+class PassRefused(Base, frozen=True, array_like=True, tag="P4"):
+    """The request was not to be sent. ``code`` and ``message`` are what the host was told."""
+
+    number: int
+    now: int
+    code: str
+    message: str
+    tokens: int
+    limit: int
+
+
+class LastGoodReplayed(Base, frozen=True, array_like=True, tag="P5"):
+    """While the store was unwritable, the view of pass ``base`` went out with messages ``raw`` as they came.
+
+    Their parts have numbers (``tags``) that show only from the next rebuild on (convention 15).
+    """
+
+    number: int
+    now: int
+    wire: int
+    base: int
+    raw: tuple[int, ...]
+    tags: tuple[Arrival, ...]
+    digest: bytes
+    tokens: int
+
+
+# ------------------------------------------------------- knowledge, upkeep, user
+
+
+class DocsObserved(Base, frozen=True, array_like=True, tag="KD"):
+    """The project's own documents as read: (file name, chunk) pairs."""
+
+    files: tuple[tuple[str, bytes], ...]
+
+
+class EpochBumped(Base, frozen=True, array_like=True, tag="KE"):
+    """Somebody edited project knowledge from outside a session."""
+
+    reason: str
+
+
+class TaskStarted(Base, frozen=True, array_like=True, tag="US"):
+    """An upkeep task runs under a lease until ``lease`` (store's wall clock, ms)."""
+
+    task: str
+    owner: str
+    lease: int
+
+
+class TaskFinished(Base, frozen=True, array_like=True, tag="UF"):
+    """An upkeep task ended well."""
+
+    task: str
+    owner: str
+
+
+Rebuild: TypeAlias = ConversationRebuilt | HistoryRefreshed | BaselineFolded
+Pass: TypeAlias = PassDeferred | ConversationRebuilt | HistoryRefreshed | BaselineFolded
+
+Event: TypeAlias = (
+    SessionOpened
+    | SessionForked
+    | ModelChanged
+    | SystemChanged
+    | ToolsChanged
+    | MessagesObserved
+    | PartsRevised
+    | HeadMoved
+    | UsageReported
+    | RequestOutcome
+    | OverflowReported
+    | CacheLossReported
+    | HostCompacted
+    | SessionClosed
+    | DropsQueued
+    | FlushRequested
+    | PolicyChanged
+    | RecompRequested
+    | WrapupRequested
+    | PurgeRequested
+    | HistorianStarted
+    | HistorianPublished
+    | HistorianFailed
+    | CompartmentsReplaced
+    | PassDeferred
+    | ConversationRebuilt
+    | HistoryRefreshed
+    | BaselineFolded
+    | PassRefused
+    | LastGoodReplayed
+    | DocsObserved
+    | EpochBumped
+    | TaskStarted
+    | TaskFinished
+)

@@ -1,0 +1,54 @@
+"""Tool calls and their results in what a host hands over (``hosts.md`` 6.1 rule 5, 6.2).
+
+Checked before anything is decided: a request that no provider accepts is refused with the place of the fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from .errors import MessageError
+from .transcript import Call, Message, Result
+
+
+def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[str], bool]) -> None:
+    """Check (array index, message) pairs that begin at a turn boundary: nothing open before the first of them.
+
+    ``known(id)``: whether a call of that id stands earlier in the request. Raises ``MessageError`` for a result without a call, a
+    call without its result in the next turn, and an id used twice. Pi closes open calls itself, so there only ids and
+    owners are checked.
+    """
+    open_calls: dict[str, int] = {}
+    used: set[str] = set()
+    for index, message in messages:
+        if message.role == "assistant":
+            if open_calls and codec != "pi":
+                raise _unanswered(open_calls)
+            open_calls = {}
+        for p, part in enumerate(message.parts):
+            where = f"messages[{index}].content[{p}]"
+            if isinstance(part, Call):
+                again = part.id in open_calls or (codec == "anthropic" and (part.id in used or known(part.id)))
+                if again:
+                    raise MessageError("two tool calls carry the same id; a provider refuses that", value=part.id, where=where)
+                open_calls[part.id] = index
+                used.add(part.id)
+            elif isinstance(part, Result):
+                if part.id not in open_calls:
+                    raise MessageError(
+                        "a tool result answers no call of the turn before it; send the call too, or leave the result out",
+                        value=part.id,
+                        where=where,
+                    )
+                del open_calls[part.id]
+    if open_calls and codec != "pi":
+        raise _unanswered(open_calls)
+
+
+def _unanswered(open_calls: dict[str, int]) -> MessageError:
+    call, index = next(iter(open_calls.items()))
+    return MessageError(
+        "a tool call has no result in the turn behind it; add the result (an error result for an interrupted call)",
+        value=call,
+        where=f"messages[{index}]",
+    )

@@ -1,0 +1,312 @@
+"""One pass, decided: a pure function of the state, the input and the facts it asked for (``design.md`` 5).
+
+The order is window and bands, schedule, fold triggers, permission, lanes, refusal. The event it returns still lacks its
+digest: the engine projects the request from it and seals it, before anything is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .. import events as ev
+from .. import identity
+from ..identity import Observation, Scene
+from ..session import PARTS_LIMIT, State, key
+from ..transcript import Message
+from ..window import family
+from . import drain, permission, price, protection, refusal, schedule, tagger, triggers
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What the host and the world said about this pass.
+
+    ``at``: wall clock; ``now``: the host's clock (both ms UTC). ``events``: changes of model, system, tools and policy
+    to record first; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
+    """
+
+    at: int
+    now: int
+    cmd: str
+    wire: int
+    seen: Observation
+    events: tuple[ev.Event, ...]
+    model: str
+    context_limit: int
+    output_limit: int
+    policy: bytes
+    system_hash: bytes
+    system_tokens: int
+    tools_names: bytes
+    tools_tokens: int
+
+
+class Need(msgspec.Struct, frozen=True):
+    """Facts ``decide`` cannot go on without. ``head``: the texts of m[0], m[1] and the guidance, rendered now."""
+
+    head: bool = False
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The answer to ``Need(head=True)``: chunks in order, the texts behind them, their local tokens."""
+
+    m0: tuple[bytes, ...]
+    m1: tuple[bytes, ...]
+    guidance: bytes
+    tokens: int
+    texts: dict[bytes, bytes]
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """The events of the pass, the pass event last, and the texts (by digest) they name."""
+
+    events: tuple[ev.Event, ...]
+    texts: dict[bytes, bytes]
+
+    @property
+    def outcome(self) -> ev.Pass | ev.PassRefused:
+        """The pass event."""
+        return self.events[-1]  # type: ignore[return-value]  # by construction: decide puts it last
+
+
+def decide(state: State, given: Given, head: Head | None = None) -> Decided | Need:
+    """Decide what the next request is. Returns the events to store, or what has to be known first."""
+    scene = Scene(state, given.seen)
+    tagged = tagger.tag(scene)
+    now = max(state.seen, given.now)
+    answered = any(message.role == "assistant" for message in given.seen.new)
+    gauge = schedule.gauge(
+        state, given.model, given.context_limit, given.output_limit, given.policy, tagged.tokens
+    )
+    side = given.seen.side
+    due = "defer" if side else schedule.schedule(state, gauge, now, answered)
+    managed = gauge.settings.compaction
+    reasons = () if side else _fold_reasons(scene, given, gauge, now, answered)
+    divergence = _divergence(scene, given)
+    signals = () if side else _signals(state, reasons)
+    quiet = due == "defer" and not signals and not gauge.force and divergence is None
+    floor = state.floor or protection.floor(gauge.settings, gauge.window)
+    drops: tuple[drain.Drop, ...] = ()
+    if managed and not side and not quiet and state.queue:
+        keep = protection.protected(state, floor, emergency=gauge.emergency)
+        drops = drain.plan(scene, 0, frozenset() if state.flush else keep)
+    behind = divergence.index if divergence is not None else None
+    allowed = permission.permit(
+        primary=state.primary,
+        compaction=managed and not side,
+        execute=due != "defer",
+        force=gauge.force and not side,
+        signals=signals,
+        diverged=behind,
+        drainable=sum(drop.frees for drop in drops),
+        drainable_behind=sum(drop.frees for drop in drops if behind is not None and drop.index >= behind),
+        usable=gauge.window.soft,
+        held=state.held,
+        summary_possible=False,
+    )
+    if reasons and head is None:
+        return Need(head=True)
+    landing = tuple(drop for drop in drops if drop.index >= allowed.reach) if allowed.granted else ()
+    decision = _decision(due, gauge, allowed, drops, landing, quiet, _price(scene, given, gauge, drops))
+    shape = _Shape(scene, given, tagged, divergence, decision, now)
+    if reasons:
+        assert head is not None
+        outcome: ev.Event = shape.fold(reasons, head, landing, protection.floor(gauge.settings, gauge.window))
+    elif landing:
+        outcome = shape.rebuild(landing, protection.floor(gauge.settings, gauge.window))
+    else:
+        outcome = shape.deferred()
+    refused = None if side else refusal.check(state, given, gauge, outcome)  # type: ignore[arg-type]
+    if refused is not None:
+        outcome = refused
+    texts = {**tagged.texts, **(head.texts if head is not None and reasons and refused is None else {})}
+    events = [*given.events, *given.seen.events, outcome]
+    events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
+    return Decided(tuple(events), texts if refused is None else tagged.texts)
+
+
+def _fold_reasons(
+    scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool
+) -> tuple[str, ...]:
+    found = triggers.fold_reasons(
+        scene,
+        model=given.model,
+        system_hash=given.system_hash,
+        tools_names=given.tools_names,
+        idle=schedule.idle(scene.state, gauge.settings.ttl, now, answered),
+    )
+    # with compaction off nothing of ours is in the prefix but what the first pass put there
+    return found if gauge.settings.compaction or found == ("first_render",) else ()
+
+
+def _signals(state: State, reasons: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the causes, beside pressure, that give permission by themselves (T53: all that were true are named)."""
+    found = list(reasons)
+    if state.flush:
+        found.append("flush")
+    if state.lost and "cache_loss" not in found:
+        found.append("cache_loss")
+    if state.reopened:
+        found.append("open_rebuild")
+    return tuple(found)
+
+
+def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
+    """Say where the host left what the base request held, None where the request only grows."""
+    state, seen = scene.state, given.seen
+    if not state.base:
+        return None
+    changed = next((name for kind, name in _REGIONS if any(isinstance(e, kind) for e in given.events)), "")
+    if changed and (state.system if changed == "system" else state.tools) != _region(given, changed):
+        return ev.Divergence(0, 0, 0, changed)
+    if seen.base is not None:
+        keep, part, cause, length = seen.base[1], 0, "", seen.base[1]
+    elif seen.touched < state.base_keep:
+        keep, part, cause, length = seen.touched, seen.part, seen.cause, state.base_len
+    else:
+        keep, part, cause, length = state.base_keep, state.base_part, state.base_cause, state.base_len
+    return ev.Divergence(keep, scene.at(keep), part, cause or "removed") if keep < length else None
+
+
+_REGIONS: tuple[tuple[Any, str], ...] = ((ev.SystemChanged, "system"), (ev.ToolsChanged, "tools"))
+
+
+def _region(given: Given, name: str) -> bytes:
+    kind = ev.SystemChanged if name == "system" else ev.ToolsChanged
+    return next(event.body for event in given.events if isinstance(event, kind))
+
+
+def _price(
+    scene: Scene, given: Given, gauge: schedule.Pressure, drops: tuple[drain.Drop, ...]
+) -> ev.Price | None:
+    """Return what landing ``drops`` would cost: all behind the first change is written again, but what is dropped."""
+    if not drops:
+        return None
+    first = min(drop.index for drop in drops)
+    frees = sum(drop.frees for drop in drops)
+    behind = sum(_size(scene.message(scene.at(index))) for index in range(first, scene.length()))
+    kind = family(scene.state.codec, given.model)
+    return price.price(kind, gauge.settings.ttl, frees, max(behind - frees, 0))
+
+
+def _size(message: Message) -> int:
+    return sum(part.tokens for part in message.parts)
+
+
+def _decision(
+    due: str,
+    gauge: schedule.Pressure,
+    allowed: permission.Permission,
+    drops: tuple[drain.Drop, ...],
+    landing: tuple[drain.Drop, ...],
+    quiet: bool,
+    cost: ev.Price | None,
+) -> ev.Decision | None:
+    if quiet and not allowed.granted:
+        return None
+    drainable = sum(drop.frees for drop in drops)
+    return ev.Decision(
+        schedule=due,
+        percent=gauge.percent,
+        source=gauge.source,
+        signals=allowed.signals,
+        permission=allowed.granted,
+        reach=allowed.reach,
+        held=due != "defer" and drainable > 0 and not landing,
+        drainable=drainable,
+        price=cost,
+    )
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """The three forms a pass event can take, from the same parts."""
+
+    scene: Scene
+    given: Given
+    tagged: tagger.Tagged
+    divergence: ev.Divergence | None
+    decision: ev.Decision | None
+    now: int
+
+    def _common(self) -> dict[str, Any]:
+        state, seen = self.scene.state, self.given.seen
+        return {
+            "at": self.given.at,
+            "cmd": "",
+            "number": state.passes + 1,
+            "now": self.given.now,
+            "wire": state.wire,
+            "base": seen.base[0] if seen.base is not None else state.base,
+            "arrivals": self.tagged.arrivals,
+            "inserts": (),
+            "digest": b"",
+            "divergence": self.divergence,
+        }
+
+    def deferred(self) -> ev.PassDeferred:
+        state, seen = self.scene.state, self.given.seen
+        extends = self.divergence is None and not seen.side and seen.base is None and state.last is not None
+        tokens = state.last.tokens + self.tagged.tokens if extends and state.last else self._tokens(())
+        side = ev.Side(seen.keep, identity.ranges(seen.tail)) if seen.side else None
+        return ev.PassDeferred(**self._common(), tokens=tokens, decision=self.decision, side=side)
+
+    def rebuild(self, landing: tuple[drain.Drop, ...], floor: int) -> ev.ConversationRebuilt:
+        assert self.decision is not None
+        return ev.ConversationRebuilt(
+            **self._common(), tokens=self._tokens(landing), decision=self.decision, **_landed(landing), floor=floor
+        )
+
+    def fold(
+        self, reasons: tuple[str, ...], head: Head, landing: tuple[drain.Drop, ...], floor: int
+    ) -> ev.BaselineFolded:
+        assert self.decision is not None
+        common = {**self._common(), "wire": self.given.wire}
+        return ev.BaselineFolded(
+            **common,
+            tokens=self._tokens(landing, head.tokens),
+            decision=self.decision,
+            **_landed(landing),
+            floor=floor,
+            m1=head.m1,
+            cut=self.scene.state.cut if "cut_void" not in reasons else 0,
+            m0=head.m0,
+            guidance=head.guidance,
+            reasons=reasons,
+            head_tokens=head.tokens,
+        )
+
+    def _tokens(self, landing: tuple[drain.Drop, ...], head: int | None = None) -> int:
+        """Count the request anew, in local tokens: everything on the path, less what is dropped from it."""
+        state = self.scene.state
+        if head is None:
+            head = state.fold.head_tokens if state.fold is not None else 0
+        total = head + self.given.system_tokens + self.given.tools_tokens
+        shown = tagger.TAG_TOKENS if state.reduce else 0
+        for index in range(self.scene.length()):
+            m = self.scene.at(index)
+            message = self.scene.message(m)
+            for p, part in enumerate(message.parts):
+                number = state.tag_of.get(key(m, p), 0)
+                total += part.tokens - (_gone(state, number, part.tokens) if number else 0)
+                total += shown if tagger.taggable(message, part) else 0
+        return max(total - sum(drop.frees for drop in landing), 0)
+
+
+def _gone(state: State, number: int, tokens: int) -> int:
+    tag = state.tags[number - 1]
+    if tag.status != "dropped":
+        return 0
+    if tag.mode != "full":
+        return tokens - drain.PLACEHOLDER_TOKENS
+    owner = state.call_of.get(key(tag.m, tag.p), 0)
+    call = state.node(owner // PARTS_LIMIT).message.parts[owner % PARTS_LIMIT] if owner else None
+    return tokens + (call.tokens if call is not None else 0)
+
+
+def _landed(landing: tuple[drain.Drop, ...]) -> dict[str, Any]:
+    return {
+        "edits": tuple(edit for drop in landing for edit in drop.edits),
+        "landed": tuple((drop.tag, drop.mode) for drop in landing),
+    }
+

@@ -1,0 +1,90 @@
+"""The lane of queued drops: what the agent marked as spent leaves the request (``transform.md`` 3.2, 3.4).
+
+A drop is *real or absent*: a call keeps its real arguments with a placeholder result, or goes with its result.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..edits import Edit, SetBody, SetMedia
+from ..identity import Scene
+from ..session import PARTS_LIMIT, Tag, key
+from ..transcript import Call, Media, Message, Result, Text, Thinking
+
+SKELETONS = 20
+SMALL_INPUT = 1_024
+PLACEHOLDER_TOKENS = 6
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """One drop that can land now: its edits, the tokens it frees, the first path index it changes."""
+
+    tag: int
+    mode: str
+    edits: tuple[Edit, ...]
+    frees: int
+    index: int
+
+
+def plan(scene: Scene, reach: int, protected: frozenset[int]) -> tuple[Drop, ...]:
+    """Return the drops of the queue that a rebuild reaching back to path index ``reach`` can make, in tag order.
+
+    Left where they are: protected tags, arcs that are open or off the path, parts whose drop frees nothing.
+    """
+    state = scene.state
+    recent = frozenset(state.tools_order[-SKELETONS:])
+    drops = []
+    for number in sorted(state.queue):
+        tag = state.tags[number - 1]
+        if number in protected or tag.status != "active":
+            continue
+        drop = _arc(scene, number, tag, recent) if tag.kind == "tool" else _content(scene, number, tag)
+        if drop is not None and drop.index >= reach and drop.frees > 0:
+            drops.append(drop)
+    return tuple(drops)
+
+
+def _content(scene: Scene, number: int, tag: Tag) -> Drop | None:
+    index = scene.index(tag.m)
+    if index < 0 or tag.m in scene.seen.revised:
+        return None
+    part = scene.message(tag.m).parts[tag.p]
+    if not isinstance(part, Text | Media):
+        return None
+    edits = (SetBody(tag.m, tag.p, "placeholder"),)
+    return Drop(number, "placeholder", edits, tag.tokens - PLACEHOLDER_TOKENS, index)
+
+
+def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | None:
+    state = scene.state
+    index = scene.index(tag.m)
+    owner = state.call_of.get(key(tag.m, tag.p), 0)
+    cm, cp = divmod(owner, PARTS_LIMIT)
+    if index < 0 or tag.m in scene.seen.revised or not owner or scene.index(cm) < 0:
+        return None
+    message, caller = scene.message(tag.m), scene.message(cm)
+    result, call = message.parts[tag.p], caller.parts[cp]
+    if not isinstance(result, Result) or not isinstance(call, Call):
+        return None
+    small = number in recent and call.strings <= SMALL_INPUT
+    last = index == scene.length() - 1
+    if small or last or _needs_skeleton(scene, index, message, caller):
+        edits: tuple[Edit, ...] = (SetBody(cm, cp, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
+        mode = "skeleton_real"
+        if result.media:
+            edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
+        return Drop(number, mode, edits, result.tokens - PLACEHOLDER_TOKENS, index)
+    edits = (SetBody(cm, cp, "absent"), SetBody(tag.m, tag.p, "absent"))
+    return Drop(number, "full", edits, result.tokens + call.tokens, min(index, scene.index(cm)))
+
+
+def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message) -> bool:
+    """Whether taking the arc out would touch native reasoning (3.4) or fuse two reasoned turns (``hosts.md`` 6.1, 9)."""
+    if scene.state.codec == "openai-chat":
+        return False
+    if any(isinstance(part, Thinking) for part in caller.parts):
+        return True
+    following = scene.at(index + 1)
+    alone = all(isinstance(part, Result) for part in message.parts)
+    return bool(following and alone and any(isinstance(p, Thinking) for p in scene.message(following).parts))

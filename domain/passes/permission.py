@@ -1,0 +1,56 @@
+"""The one permission: may this pass rebuild, how far back, and because of what (``transform.md`` 5.2, 5.4, law 4)."""
+
+from __future__ import annotations
+
+import msgspec
+
+HELD_PASSES = 3
+WORTH = 200
+"""Queued drops worth 2% (200 hundredths of a per cent) of the usable window let an own execute pass rebuild."""
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """``signals``: every cause that held. ``reach``: first path index a lane may edit. ``own``: no cause but pressure."""
+
+    granted: bool
+    signals: tuple[str, ...]
+    reach: int
+    own: bool = False
+
+
+def permit(
+    *,
+    primary: bool,
+    compaction: bool,
+    execute: bool,
+    force: bool,
+    signals: tuple[str, ...],
+    diverged: int | None,
+    drainable: int,
+    drainable_behind: int,
+    usable: int,
+    held: int,
+    summary_possible: bool,
+) -> Permission:
+    """Return the permission of one pass; every lane takes it as it is.
+
+    ``signals`` hold by themselves (a fold's reasons, flush, cache loss, an open rebuild). ``diverged``: path index from
+    which the host itself broke the prefix. ``drainable``: tokens the queue could free anywhere,
+    ``drainable_behind``: at or behind the divergence. ``held``: execute passes in a row before this one that left
+    drainable drops. ``summary_possible``: a summary can still come, so drops wait for it.
+    """
+    if not compaction:
+        return Permission(False, (), 0)
+    found = list(signals)
+    if force:
+        found.append("force")
+    if execute and not primary:
+        found.append("execute")
+    if found:
+        return Permission(True, tuple(found), 0)
+    worth = drainable * 10_000 >= WORTH * usable
+    if execute and drainable > 0 and not summary_possible and (worth or held + 1 >= HELD_PASSES):
+        return Permission(True, ("own_worth" if worth else "own_held",), 0, own=True)
+    if diverged is not None and drainable_behind > 0:
+        return Permission(True, ("divergence",), diverged)
+    return Permission(False, (), 0)

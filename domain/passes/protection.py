@@ -1,0 +1,37 @@
+"""What no drop may touch: one definition for every lane (``transform.md`` 3.3, newest form)."""
+
+from __future__ import annotations
+
+from ..policy import Settings
+from ..session import State
+from ..window import Window
+
+MIN_TOOLS = 3
+EXEMPLARS = 3
+"""The newest ``ctx_reduce`` arcs stay as examples of the call."""
+
+
+def floor(settings: Settings, window: Window) -> int:
+    """Return the token mass of newest tool output to protect: ``clamp(5% soft, min(16k, 8% soft), 64k)``."""
+    if settings.protected is not None:
+        return settings.protected
+    soft = window.soft
+    five, eight = (soft * 5 + 50) // 100, (soft * 8 + 50) // 100
+    return min(max(five, min(16_000, eight)), 64_000)
+
+
+def protected(state: State, mass: int, *, emergency: bool) -> frozenset[int]:
+    """Return the protected tag numbers: tools newest first until ``mass`` tokens, at least three, and the exemplars.
+
+    Costs what the window holds, not what the session holds. In an emergency only the exemplars stay.
+    """
+    keep: set[int] = set(state.reduces[-EXEMPLARS:])
+    if emergency:
+        return frozenset(keep)
+    total = 0
+    for count, number in enumerate(reversed(state.tools_order)):
+        if total >= mass and count >= MIN_TOOLS:
+            break
+        keep.add(number)
+        total += state.tags[number - 1].tokens
+    return frozenset(keep)

@@ -1,0 +1,80 @@
+"""Numbers for parts that no request held yet (``transform.md`` 2.1 to 2.5, conventions 9 and 10)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from ..edits import Arrival, Edit, SetBody, SetShape
+from ..identity import Scene
+from ..session import key
+from ..transcript import Media, Message, Part, Result, Text
+
+NO_CONTENT = b"(no content)"
+"""What stands for a user turn whose texts were all blank: providers refuse an empty turn, and it may not vanish (T18)."""
+TAG_TOKENS = 4
+"""What a shown ``§N§ `` costs, about, in tokens."""
+
+
+class Tagged(msgspec.Struct, frozen=True):
+    """The arrivals of a pass, the local tokens they add, and the texts (by digest) their edits name."""
+
+    arrivals: tuple[Arrival, ...]
+    tokens: int
+    texts: dict[bytes, bytes]
+
+
+def tag(scene: Scene) -> Tagged:
+    """Number every part that is new or revised, in path order, part order."""
+    state = scene.state
+    following = len(state.tags) + 1
+    arrivals: list[Arrival] = []
+    tokens = 0
+    texts: dict[bytes, bytes] = {}
+    for m, first in scene.unshown():
+        message = scene.message(m)
+        numbers: list[int] = []
+        for p in range(first, len(message.parts)):
+            part = message.parts[p]
+            tokens += part.tokens
+            number = 0
+            if taggable(message, part):
+                number = _known(scene, m, p, part)
+                if not number:
+                    number, following = following, following + 1
+                tokens += TAG_TOKENS if state.reduce else 0
+            # a number the agent cannot use is known, but not shown (convention 10)
+            numbers.append(number if state.reduce else -number)
+        arrivals.append(Arrival(m, first, tuple(numbers), _repairs(state.codec, m, first, message, texts)))
+    return Tagged(tuple(arrivals), tokens, texts)
+
+
+def taggable(message: Message, part: Part) -> bool:
+    """Whether a part gets a number: non-blank texts of people and the model, tool results, files."""
+    if isinstance(part, Text):
+        return not part.blank and message.role in ("user", "assistant")
+    return isinstance(part, Result | Media)
+
+
+def _known(scene: Scene, m: int, p: int, part: Part) -> int:
+    number = scene.state.tag_of.get(key(m, p), 0)
+    kind = "text" if isinstance(part, Text) else "tool" if isinstance(part, Result) else "file"
+    return number if number and scene.state.tags[number - 1].kind == kind else 0
+
+
+def _repairs(codec: str, m: int, first: int, message: Message, texts: dict[bytes, bytes]) -> tuple[Edit, ...]:
+    """Leave out blank texts where the provider refuses them (``hosts.md`` 6.1 rule 4)."""
+    if codec != "anthropic":
+        return ()
+    blank = [p for p, part in enumerate(message.parts) if isinstance(part, Text) and part.blank]
+    fresh = [p for p in blank if p >= first]
+    if not fresh and message.parts:
+        return ()
+    if len(blank) < len(message.parts):
+        return tuple(SetBody(m, p, "absent") for p in fresh)
+    if message.role == "assistant":
+        return (SetShape(m, "absent"),)
+    digest = hashlib.sha256(NO_CONTENT).digest()
+    texts[digest] = NO_CONTENT
+    return (SetShape(m, "shell", digest),)

@@ -1,0 +1,118 @@
+"""The policy: what a user may set, as data (``design.md`` 5). It is recorded in the log whenever it changes.
+
+Values a decision uses are integers after ``resolve``: hundredths of a per cent, tokens, milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+import pydantic
+
+from .errors import OptionError
+
+DEFAULT_THRESHOLD = 65.0
+DEFAULT_TTL_MS = 300_000
+NEVER_MS = 1 << 62
+_TTL = re.compile(r"(\d{1,12})\s*(ms|s|m|h)?\Z")
+_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+Percent = Annotated[float, pydantic.Field(ge=20, le=90, allow_inf_nan=False)]
+Tokens = Annotated[int, pydantic.Field(ge=5_000, le=2_000_000)]
+Reserve = Annotated[int, pydantic.Field(ge=0, le=2_000_000)]
+
+
+class Policy(pydantic.BaseModel):
+    """How a session is managed. Every field has the reference's default.
+
+    ``execute_threshold_percentage``: 20 to 90, one number or per model with ``default``. ``execute_threshold_tokens``:
+    per model, wins where it matches and the window is known. ``cache_ttl``: how long the provider keeps an idle prefix
+    (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
+    output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
+    window to the host. Sources: ``transform.md`` 1.2, 1.6, 3.3, 8.1.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    execute_threshold_percentage: Percent | dict[str, Percent] = DEFAULT_THRESHOLD
+    execute_threshold_tokens: Tokens | dict[str, Tokens] | None = None
+    cache_ttl: str | dict[str, str] = "5m"
+    protected_tokens: Reserve | dict[str, Reserve] | None = None
+    output_reserve: Reserve | dict[str, Reserve] | None = None
+    compaction: bool = True
+
+    def canonical(self) -> bytes:
+        """Return the policy as canonical JSON, the form the log keeps."""
+        return msgspec.json.encode(self.model_dump(exclude_defaults=True), order="sorted")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The policy as it applies to one model. ``threshold`` in 1/100 of a per cent, times in ms, sizes in tokens."""
+
+    threshold: int
+    threshold_tokens: int | None
+    ttl: int
+    protected: int | None
+    reserve: int | None
+    compaction: bool
+
+
+def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
+    """Return a validated policy from settings, canonical JSON or nothing. Raises ``OptionError`` naming the setting."""
+    if isinstance(given, Policy):
+        return given
+    try:
+        return Policy.model_validate({} if given is None else msgspec.json.decode(given) if isinstance(given, bytes) else given)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(piece) for piece in first["loc"]) or "policy"
+        raise OptionError(f"the setting {name!r} cannot be used: {first['msg']}", value=first.get("input"), where=name) from None
+    except msgspec.DecodeError as error:
+        raise OptionError(f"the policy is not JSON: {error}", value=given) from None
+
+
+def resolve(policy: Policy, model: str) -> Settings:
+    """Return the settings for ``model`` (``provider/name`` or ``name``)."""
+    percent = _pick(policy.execute_threshold_percentage, model)
+    return Settings(
+        threshold=round((DEFAULT_THRESHOLD if percent is None else min(percent, 90.0)) * 100),
+        threshold_tokens=_pick(policy.execute_threshold_tokens, model),
+        ttl=parse_ttl(_pick(policy.cache_ttl, model)),
+        protected=_pick(policy.protected_tokens, model),
+        reserve=_pick(policy.output_reserve, model),
+        compaction=policy.compaction,
+    )
+
+
+def parse_ttl(text: str | None) -> int:
+    """Return a cache lifetime in ms: digits and ``s``, ``m``, ``h``, bare ms, ``never``; anything else is 5 minutes."""
+    if text is None:
+        return DEFAULT_TTL_MS
+    if text.strip().lower() == "never":
+        return NEVER_MS
+    match = _TTL.match(text.strip().lower())
+    return int(match[1]) * _UNIT_MS[match[2]] if match else DEFAULT_TTL_MS
+
+
+def lookup_keys(model: str) -> list[str]:
+    """Return the keys a per-model map is tried with, in order (``transform.md`` 1.6).
+
+    ``provider/model``, ``model``, the same two after removing the last ``-segment`` again and again, ``provider/*``,
+    ``default``.
+    """
+    provider, slash, name = model.rpartition("/")
+    keys: list[str] = []
+    while name:
+        keys += [f"{provider}/{name}", name] if slash else [name]
+        name = name.rpartition("-")[0]
+    if slash:
+        keys.append(f"{provider}/*")
+    return [*keys, "default"]
+
+
+def _pick(value: Any, model: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return next((value[key] for key in lookup_keys(model) if key in value), None)

@@ -1,0 +1,513 @@
+"""The state of one session: a fold of its events, and nothing else (``design.md`` 3 and 5).
+
+``evolve`` owns the state and changes it in place, only with events the store has accepted. ``decide`` reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from . import events as ev
+from .errors import LawBroken
+from .transcript import Call, Message, Result, Text
+
+PARTS_LIMIT = 4096
+"""Most parts of one message: a part's key is ``m * PARTS_LIMIT + p``."""
+COMMANDS_KEPT = 1000
+
+TagKind: TypeAlias = Literal["text", "tool", "file"]
+TagStatus: TypeAlias = Literal["active", "dropped", "compacted"]
+
+
+def key(m: int, p: int) -> int:
+    """Return the key of part ``p`` of message ``m`` in the state's maps."""
+    return m * PARTS_LIMIT + p
+
+
+class Node(msgspec.Struct, array_like=True):
+    """A message in the session's tree: the node before it, what the host last sent, how often it was revised."""
+
+    parent: int
+    message: Message
+    revision: int = 0
+
+
+class Tag(msgspec.Struct, array_like=True):
+    """A number given to a part. ``body`` is the message's chunk at that time, so the original can be found for ever."""
+
+    m: int
+    p: int
+    kind: TagKind
+    tokens: int
+    body: bytes
+    status: TagStatus = "active"
+    mode: str = ""
+
+
+class Usage(msgspec.Struct, array_like=True):
+    """The newest trusted count of a request: prompt tokens, the pass they belong to."""
+
+    tokens: int
+    number: int
+
+
+class Fold(msgspec.Struct, array_like=True):
+    """What the last fold adopted; a fold trigger is a difference to it."""
+
+    number: int
+    now: int
+    model: str
+    system: bytes
+    tools: bytes
+    guidance: bytes
+    head_tokens: int
+
+
+class Last(msgspec.Struct, array_like=True):
+    """The last request produced on the head's path."""
+
+    number: int
+    end: int
+    digest: bytes
+    tokens: int
+    now: int
+
+
+class Overflow(msgspec.Struct, array_like=True):
+    """A provider's refusal not yet answered by an accepted request. ``limit`` 0: not said. ``tokens``: ours for it."""
+
+    number: int
+    limit: int
+    used: int
+    tokens: int
+
+
+class State(msgspec.Struct, array_like=True):
+    """All a decision may know. Lists are indexed by ordinal or tag number minus one."""
+
+    stream: str = ""
+    version: int = 0
+    harness: str = ""
+    session: str = ""
+    codec: str = ""
+    mode: str = "primary"
+    reduce: bool = True
+    wire: int = 0
+    tokenizer: str = ""
+    model: str = ""
+    context_limit: int = 0
+    output_limit: int = 0
+    system: bytes = b""
+    system_hash: bytes = b""
+    system_tokens: int = 0
+    tools: bytes = b""
+    tools_names: bytes = b""
+    tools_tokens: int = 0
+    policy: bytes = b"{}"
+    nodes: list[Node] = msgspec.field(default_factory=list)
+    path: list[int] = msgspec.field(default_factory=list)
+    tips: dict[int, int] = msgspec.field(default_factory=dict)
+    tags: list[Tag] = msgspec.field(default_factory=list)
+    tag_of: dict[int, int] = msgspec.field(default_factory=dict)
+    call_of: dict[int, int] = msgspec.field(default_factory=dict)
+    calls: dict[str, int] = msgspec.field(default_factory=dict)
+    unshown: dict[int, int] = msgspec.field(default_factory=dict)
+    queue: dict[int, int] = msgspec.field(default_factory=dict)
+    reduces: list[int] = msgspec.field(default_factory=list)
+    tools_order: list[int] = msgspec.field(default_factory=list)
+    passes: int = 0
+    seen: int = 0
+    last: Last | None = None
+    fold: Fold | None = None
+    base: int = 0
+    base_len: int = 0
+    base_keep: int = 0
+    base_part: int = 0
+    base_cause: str = ""
+    rebuilt: int = 0
+    rebuilt_now: int = 0
+    floor: int = 0
+    usage: Usage | None = None
+    response_now: int = 0
+    ratios: dict[str, int] = msgspec.field(default_factory=dict)
+    counted: dict[int, int] = msgspec.field(default_factory=dict)
+    learnt: tuple[str, int] | None = None
+    overflow: Overflow | None = None
+    flush: bool = False
+    flushed_by: int = 0
+    lost: str = ""
+    reopened: bool = False
+    held: int = 0
+    episode: int = 0
+    compacted: int = 0
+    unmanaged: bool = False
+    cut: int = 0
+    commands: dict[str, str] = msgspec.field(default_factory=dict)
+    pos: dict[int, int] = msgspec.field(default_factory=dict)
+    children: dict[int, list[int]] = msgspec.field(default_factory=dict)
+    hosts: dict[str, int] = msgspec.field(default_factory=dict)
+
+    @property
+    def primary(self) -> bool:
+        """Whether a person works in this session (else another agent does)."""
+        return self.mode == "primary"
+
+    def node(self, m: int) -> Node:
+        """Return the node of ordinal ``m`` (1-based)."""
+        return self.nodes[m - 1]
+
+    def end(self) -> int:
+        """Return the last node of the head's path, 0 for an empty one."""
+        return self.path[-1] if self.path else 0
+
+
+def evolve(state: State, version: int, event: ev.Event) -> None:
+    """Take ``event``, stored at ``version``, into ``state``. Raises ``LawBroken`` for one that cannot follow."""
+    handler = _HANDLERS.get(type(event))
+    if handler is None:
+        raise LawBroken(f"an event of kind {type(event).__name__} does not belong into a session", where=state.stream)
+    if not state.codec and not isinstance(event, ev.SessionOpened | ev.SessionForked):
+        raise LawBroken("a session's first event must open it", value=type(event).__name__, where=state.stream)
+    handler(state, event)
+    if event.cmd:
+        _remember(state, event)
+    state.version = version
+
+
+def _remember(state: State, event: ev.Event) -> None:
+    state.commands[event.cmd] = event.reply if isinstance(event, ev.DropsQueued) else ""
+    if len(state.commands) > COMMANDS_KEPT:
+        del state.commands[next(iter(state.commands))]
+
+
+def _opened(state: State, event: ev.SessionOpened) -> None:
+    if state.codec:
+        raise LawBroken("the session is opened a second time", where=state.stream)
+    state.harness, state.session, state.codec = event.harness, event.session, event.codec
+    state.mode, state.reduce, state.wire, state.tokenizer = event.mode, event.reduce, event.wire, event.tokenizer
+
+
+def _forked(state: State, event: ev.SessionForked) -> None:
+    # the parent's state is already here; what a provider measured of it is not the child's (design.md 3, Forks)
+    state.harness, state.session = event.harness, event.session
+    state.usage, state.learnt, state.overflow, state.lost = None, None, None, ""
+    state.ratios, state.counted, state.unmanaged, state.reopened, state.held = {}, {}, False, False, 0
+    state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
+    keep = state.pos[event.head] + 1 if event.head else 0
+    _set_path(state, keep, ())
+    _touched(state, keep, 0, "fork")
+
+
+def _model(state: State, event: ev.ModelChanged) -> None:
+    if event.model != state.model:
+        state.usage, state.overflow, state.held, state.counted = None, None, 0, {}
+        if state.learnt and state.learnt[0] != event.model:
+            state.learnt = None
+    state.model, state.context_limit, state.output_limit = event.model, event.context_limit, event.output_limit
+
+
+def _system(state: State, event: ev.SystemChanged) -> None:
+    state.system, state.system_hash, state.system_tokens = event.body, event.hash, event.tokens
+
+
+def _tools(state: State, event: ev.ToolsChanged) -> None:
+    state.tools, state.tools_names, state.tools_tokens = event.body, event.names, event.tokens
+
+
+def _policy(state: State, event: ev.PolicyChanged) -> None:
+    state.policy = event.policy
+
+
+def _observed(state: State, event: ev.MessagesObserved) -> None:
+    if event.after > len(state.nodes):
+        raise LawBroken("messages behind a node that does not exist", value=event.after, where=state.stream)
+    extends = event.after == state.end() and not event.side
+    parent = event.after
+    for message in event.messages:
+        state.nodes.append(Node(parent, message))
+        m = len(state.nodes)
+        state.unshown[m] = 0
+        _link(state, m, message)
+        _adopt(state, parent, m)
+        if extends:
+            state.pos[m] = len(state.path)
+            state.path.append(m)
+        parent = m
+
+
+def _revised(state: State, event: ev.PartsRevised) -> None:
+    node = state.node(event.m)
+    if node.message.host_id:
+        state.hosts.pop(node.message.host_id, None)
+    node.message, node.revision = event.message, node.revision + 1
+    state.unshown[event.m] = min(event.first, state.unshown.get(event.m, event.first))
+    _link(state, event.m, event.message)
+    if event.m in state.pos:
+        _touched(state, state.pos[event.m], event.first, "revised")
+
+
+def _touched(state: State, index: int, part: int, cause: str) -> None:
+    """The last request's path is no longer the head's from ``index`` on: the host's doing, kept until a pass says so."""
+    if index < state.base_keep:
+        state.base_keep, state.base_part, state.base_cause = index, part, cause
+
+
+def _link(state: State, m: int, message: Message) -> None:
+    """Pair results with their calls: (call id, owner), so a reused id never inherits another turn's drop (T8)."""
+    if message.host_id:
+        state.hosts[message.host_id] = m
+    for p, part in enumerate(message.parts):
+        if isinstance(part, Call):
+            state.calls[part.id] = key(m, p)
+        elif isinstance(part, Result) and part.id in state.calls:
+            state.call_of[key(m, p)] = state.calls[part.id]
+
+
+def _adopt(state: State, parent: int, m: int) -> None:
+    siblings = state.children.setdefault(parent, [])
+    if m not in siblings:
+        siblings.append(m)
+
+
+def _moved(state: State, event: ev.HeadMoved) -> None:
+    old = state.end()
+    then = tuple(m for first, last in event.then for m in range(first, last + 1))
+    if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
+        raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
+    _set_path(state, event.keep, then)
+    tip = next((index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1)
+    if tip >= 0 and event.cause == "branch":
+        state.base, state.base_len = state.tips[state.path[tip]], tip + 1
+        state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
+    else:
+        _touched(state, event.keep, 0, event.cause)
+    if event.cause in ("branch", "rewind") and old and old not in state.pos:
+        state.tips[old] = state.last.number if state.last else 0
+    state.tips.pop(state.end(), None)
+
+
+def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
+    for m in state.path[keep:]:
+        state.pos.pop(m, None)
+    del state.path[keep:]
+    for m in then:
+        _adopt(state, state.end(), m)
+        state.pos[m] = len(state.path)
+        state.path.append(m)
+
+
+def _usage(state: State, event: ev.UsageReported) -> None:
+    parts = [n for n in (event.input, event.cache_read, event.cache_write) if n > 0]
+    state.response_now = max(state.response_now, event.now)
+    if not parts:
+        return
+    total = sum(parts)
+    if state.learnt and state.learnt[0] == state.model and total > state.learnt[1]:
+        state.learnt = None  # an accepted call contradicts the limit
+    ours = state.counted.get(event.number)
+    if ours:
+        state.ratios[state.model] = min(max(total * 1000 // ours, 300), 5000)
+    if state.overflow and event.number > state.overflow.number:
+        state.overflow = None
+    if event.number >= state.rebuilt:
+        state.usage = Usage(total, event.number)
+    if event.number == state.passes:
+        state.reopened = False
+
+
+def _outcome(state: State, event: ev.RequestOutcome) -> None:
+    if event.outcome != "not_processed" or event.number != state.passes:
+        return
+    if event.number == state.rebuilt:
+        state.reopened = True
+    if event.number == state.flushed_by:
+        state.flush = True
+
+
+def _overflow(state: State, event: ev.OverflowReported) -> None:
+    tokens = state.counted.get(event.number, 0)
+    state.overflow = Overflow(event.number, event.limit, event.used, tokens)
+    if event.used and tokens:
+        state.ratios[event.model] = min(max(event.used * 1000 // tokens, 300), 5000)
+    if event.limit and event.model == state.model:
+        state.learnt = (event.model, event.limit)
+
+
+def _cache_lost(state: State, event: ev.CacheLossReported) -> None:
+    state.lost = event.reason or "reported"
+
+
+def _compacted(state: State, event: ev.HostCompacted) -> None:
+    state.compacted = event.m
+
+
+def _queued(state: State, event: ev.DropsQueued) -> None:
+    for tag in event.tags:
+        state.queue.setdefault(tag, state.passes)
+
+
+def _flush(state: State, event: ev.FlushRequested) -> None:
+    state.flush = True
+
+
+def _nothing(state: State, event: Any) -> None:
+    """Facts kept for people and later lanes; no decision of this version reads them."""
+
+
+def _arrive(state: State, arrivals: tuple[ev.Arrival, ...]) -> None:
+    for arrival in arrivals:
+        node = state.node(arrival.m)
+        for offset, number in enumerate(arrival.tags):
+            if number:
+                _number(state, arrival.m, arrival.first + offset, abs(number), node.message)
+        state.unshown.pop(arrival.m, None)
+
+
+def _number(state: State, m: int, p: int, number: int, message: Message) -> None:
+    part = message.parts[p]
+    tool = isinstance(part, Result)
+    tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens, message.body)
+    if number == len(state.tags) + 1:
+        state.tags.append(tag)
+        if tool:
+            state.tools_order.append(number)
+            call = call_part(state, m, p)
+            if call is not None and is_reduce(call.name):
+                state.reduces.append(number)
+    elif 0 < number <= len(state.tags) and state.tags[number - 1].m == m:
+        state.tags[number - 1] = tag  # a revision keeps its number and shows its new content
+        state.queue.pop(number, None)
+    else:
+        raise LawBroken("a tag number out of order", value=number, where=state.stream)
+    state.tag_of[key(m, p)] = number
+
+
+def _passed(state: State, event: ev.Pass) -> None:
+    if event.number != state.passes + 1:
+        raise LawBroken("a pass number out of order", value=event.number, where=state.stream)
+    _arrive(state, event.arrivals)
+    state.passes = event.number
+    state.seen = max(state.seen, event.now)
+    state.counted[event.number] = event.tokens
+    while len(state.counted) > 64:
+        del state.counted[next(iter(state.counted))]
+    state.unmanaged = False
+    if isinstance(event, ev.PassDeferred) and event.side is not None:
+        if event.side.then:
+            state.tips[event.side.then[-1][1]] = event.number
+        return  # a side request: the head's own last request stays what it was
+    state.tips.pop(state.end(), None)
+    state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
+    state.base, state.base_len, state.base_keep, state.base_part, state.base_cause = _based(state, event.number)
+    decision = event.decision
+    signals = decision.signals if decision is not None else ()
+    if "flush" in signals:
+        state.flush, state.flushed_by = False, event.number
+    if "cache_loss" in signals:
+        state.lost = ""
+    pressed = decision is not None and decision.schedule == "pressure"
+    state.episode = (state.episode or event.number) if pressed else 0
+    if isinstance(event, ev.PassDeferred):
+        if decision is not None and decision.held:
+            state.held += 1
+        elif not state.queue:
+            state.held = 0
+        return
+    for number, mode in event.landed:
+        tag = state.tags[number - 1]
+        tag.status, tag.mode = "dropped", mode
+        state.queue.pop(number, None)
+    state.held = 0
+    state.rebuilt, state.rebuilt_now, state.floor = event.number, state.seen, event.floor
+    if state.usage and state.usage.number < event.number:
+        state.usage = None
+    state.reopened = False
+    state.tips = {}
+    if isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded):
+        state.cut = event.cut
+        if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
+            state.fold.head_tokens = event.head_tokens
+    if isinstance(event, ev.BaselineFolded):
+        state.fold = Fold(
+            event.number, state.seen, state.model, state.system_hash, state.tools_names, event.guidance,
+            event.head_tokens,
+        )
+        state.wire = event.wire
+        state.compacted = 0
+
+
+def _based(state: State, number: int) -> tuple[int, int, int, int, str]:
+    return number, len(state.path), len(state.path), 0, ""
+
+
+def _refused(state: State, event: ev.PassRefused) -> None:
+    state.passes = event.number
+    state.seen = max(state.seen, event.now)
+    state.unmanaged = state.unmanaged or event.code == "UNMANAGED_OVER_WINDOW"
+
+
+def _replayed(state: State, event: ev.LastGoodReplayed) -> None:
+    _arrive(state, event.tags)
+    state.passes = event.number
+    state.seen = max(state.seen, event.now)
+    state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
+    state.base, state.base_len, state.base_keep, state.base_part, state.base_cause = _based(state, event.number)
+
+
+def call_part(state: State, m: int, p: int) -> Call | None:
+    """Return the call that the result at (m, p) answers, None where it is not known."""
+    owner = state.call_of.get(key(m, p), 0)
+    if not owner:
+        return None
+    parts = state.node(owner // PARTS_LIMIT).message.parts
+    part = parts[owner % PARTS_LIMIT] if owner % PARTS_LIMIT < len(parts) else None
+    return part if isinstance(part, Call) else None
+
+
+def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:
+    """Return the ordinals of the request of a pass that ``state`` has just taken in."""
+    if isinstance(event, ev.PassDeferred) and event.side is not None:
+        ordinals = (m for first, last in event.side.then for m in range(first, last + 1))
+        return [*state.path[: event.side.keep], *ordinals]
+    return list(state.path)
+
+
+def is_reduce(name: str) -> bool:
+    """Whether a tool name is ``ctx_reduce``, bare or behind an MCP prefix."""
+    return name == "ctx_reduce" or name.endswith("__ctx_reduce")
+
+
+_HANDLERS: dict[type, Any] = {
+    ev.SessionOpened: _opened,
+    ev.SessionForked: _forked,
+    ev.ModelChanged: _model,
+    ev.SystemChanged: _system,
+    ev.ToolsChanged: _tools,
+    ev.PolicyChanged: _policy,
+    ev.MessagesObserved: _observed,
+    ev.PartsRevised: _revised,
+    ev.HeadMoved: _moved,
+    ev.UsageReported: _usage,
+    ev.RequestOutcome: _outcome,
+    ev.OverflowReported: _overflow,
+    ev.CacheLossReported: _cache_lost,
+    ev.HostCompacted: _compacted,
+    ev.SessionClosed: _nothing,
+    ev.DropsQueued: _queued,
+    ev.FlushRequested: _flush,
+    ev.RecompRequested: _nothing,
+    ev.WrapupRequested: _nothing,
+    ev.PurgeRequested: _nothing,
+    ev.HistorianStarted: _nothing,
+    ev.HistorianPublished: _nothing,
+    ev.HistorianFailed: _nothing,
+    ev.CompartmentsReplaced: _nothing,
+    ev.PassDeferred: _passed,
+    ev.ConversationRebuilt: _passed,
+    ev.HistoryRefreshed: _passed,
+    ev.BaselineFolded: _passed,
+    ev.PassRefused: _refused,
+    ev.LastGoodReplayed: _replayed,
+}

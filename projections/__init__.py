@@ -1,0 +1,1 @@
+"""Pure folds of the log: the view, the request, and what people look at."""

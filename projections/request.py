@@ -1,0 +1,127 @@
+"""From the view to bytes: the request of a pass, and the chain digest over its blocks (``specs/view.md``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ..domain import events as ev
+from ..domain.edits import Insert, MessageSlots
+from .view import View
+from .wire import wire
+
+Text = Callable[[bytes], bytes]
+"""Returns the chunk of a digest."""
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What one message of the path became: its wire messages (0, 1, or more with inserts) and the chain digest after it."""
+
+    m: int
+    json: tuple[bytes, ...]
+    digest: bytes
+
+
+def level(event: ev.Event) -> str:
+    """Return the level of a pass event as people name it."""
+    return _LEVELS[type(event)]
+
+
+_LEVELS: dict[type, str] = {
+    ev.PassDeferred: "defer",
+    ev.LastGoodReplayed: "defer",
+    ev.ConversationRebuilt: "soft+",
+    ev.HistoryRefreshed: "soft",
+    ev.BaselineFolded: "hard",
+    ev.PassRefused: "refused",
+}
+
+
+def head_messages(view: View, text: Text) -> tuple[bytes, ...]:
+    """Return the wire messages of m[0] and m[1], empty for a session without a head."""
+    if not view.m0:
+        return ()
+    m0, m1 = (b"".join(text(digest) for digest in chunks).decode() for chunks in (view.m0, view.m1))
+    return wire(view.wire).head_messages(view.codec, m0, m1)
+
+
+def guidance(view: View, text: Text) -> str:
+    """Return the guidance the last fold pinned."""
+    return text(view.guidance).decode() if view.guidance else ""
+
+
+def system_messages(view: View, text: Text) -> tuple[bytes, ...]:
+    """Return the leading system messages of codecs that have them, guidance included."""
+    if view.codec != "openai-chat":
+        return ()
+    raws = split_system(text(view.system)) if view.system else ()
+    return wire(view.wire).system_messages(view.codec, raws, guidance(view, text))
+
+
+def system(view: View, text: Text) -> bytes:
+    """Return the system member of the request as JSON, guidance included; empty where there is none."""
+    if view.codec == "openai-chat":
+        return b""
+    return wire(view.wire).with_guidance(view.codec, text(view.system) if view.system else b"", guidance(view, text))
+
+
+def join_system(raws: Sequence[bytes]) -> bytes:
+    """Return several raw messages as one chunk. JSON holds no NUL, so it separates them."""
+    return b"\0".join(raws)
+
+
+def split_system(body: bytes) -> tuple[bytes, ...]:
+    """Return the raw messages that ``join_system`` joined."""
+    return tuple(body.split(b"\0")) if body else ()
+
+
+def prefix_blocks(view: View, text: Text) -> Iterator[Any]:
+    """Yield the blocks before the first message of the path: tools, system, m[0], m[1]."""
+    form = wire(view.wire)
+    if view.tools:
+        yield from form.tools_blocks(view.codec, text(view.tools))
+    above = system(view, text)
+    if above:
+        yield from form.system_blocks(view.codec, above)
+    for message in (*system_messages(view, text), *head_messages(view, text)):
+        yield from form.blocks(view.codec, message)
+
+
+def prefix_digest(view: View, text: Text) -> bytes:
+    """Return the chain digest of everything before the first message of the path."""
+    form = wire(view.wire)
+    return form.chain(form.GENESIS(view.codec), prefix_blocks(view, text))
+
+
+def render(
+    view: View, raw: bytes, slots: MessageSlots, inserts: Sequence[Insert], text: Text
+) -> tuple[bytes, ...]:
+    """Return the wire messages one message of the host becomes."""
+    form = wire(view.wire)
+    own = form.render(view.codec, raw, slots, text)
+    units = [message for insert in inserts for message in form.insert_messages(view.codec, insert, text(insert.text))]
+    return (own, *units) if own is not None else tuple(units)
+
+
+def follow(
+    view: View,
+    start: bytes,
+    path: Iterable[int],
+    raw: Callable[[int], bytes],
+    text: Text,
+    slots: dict[int, MessageSlots],
+    inserts: dict[int, tuple[Insert, ...]],
+) -> Iterator[Sent]:
+    """Render the messages of ``path`` and carry the chain digest on from ``start``.
+
+    ``slots`` and ``inserts`` lie over the view's own: the changes of a pass that is not stored yet.
+    """
+    form = wire(view.wire)
+    digest = start
+    for m in path:
+        json = render(view, raw(m), slots.get(m, view.of(m)), inserts.get(m, view.inserts.get(m, ())), text)
+        for message in json:
+            digest = form.chain(digest, form.blocks(view.codec, message))
+        yield Sent(m, json, digest)

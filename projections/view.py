@@ -1,0 +1,190 @@
+"""The view: what the log says the model sees of each message (``design.md`` 4, ``specs/view.md``).
+
+A fold of the events, second guard of law 3: it keeps how much of every message was rendered and raises where an event
+edits outside its level's reach. It holds no text, only digests, and reads nothing but events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ..domain import events as ev
+from ..domain.edits import (
+    TEXT_ORDER,
+    Arrival,
+    Edit,
+    Insert,
+    MessageSlots,
+    PartSlots,
+    SetBody,
+    SetMedia,
+    SetShape,
+    SetTag,
+    SetText,
+    SetThink,
+    SetTrail,
+)
+from ..domain.errors import LawBroken
+
+_PLAIN = PartSlots()
+_KEPT = MessageSlots()
+
+
+class View(msgspec.Struct, array_like=True):
+    """The present view. ``shown[m]``: parts of message ``m`` that a request held. ``inserts[m]``: units behind it."""
+
+    wire: int = 0
+    codec: str = ""
+    system: bytes = b""
+    tools: bytes = b""
+    guidance: bytes = b""
+    m0: tuple[bytes, ...] = ()
+    m1: tuple[bytes, ...] = ()
+    cut: int = 0
+    passes: int = 0
+    slots: dict[int, MessageSlots] = msgspec.field(default_factory=dict)
+    shown: dict[int, int] = msgspec.field(default_factory=dict)
+    hidden: dict[int, int] = msgspec.field(default_factory=dict)
+    inserts: dict[int, tuple[Insert, ...]] = msgspec.field(default_factory=dict)
+
+    def of(self, m: int) -> MessageSlots:
+        """Return the slots of message ``m``."""
+        return self.slots.get(m, _KEPT)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What one pass event does to the view: new slots by message, new counts, the order of the messages it touches."""
+
+    slots: dict[int, MessageSlots]
+    shown: dict[int, int]
+
+
+def preview(view: View, event: ev.Pass, resets: dict[int, int], place: dict[int, int] | None = None) -> Change:
+    """Return what ``event`` would change, without changing ``view``. Raises ``LawBroken`` outside the level's reach.
+
+    ``resets`` maps messages revised in the same transaction to their first changed part. ``place`` gives path indexes
+    where the reach of a rebuild has to be checked.
+    """
+    slots: dict[int, MessageSlots] = {}
+    shown: dict[int, int] = {}
+    for m, first in resets.items():
+        slots[m] = _cut(view.of(m), first)
+        shown[m] = min(view.shown.get(m, 0), first)
+    for arrival in event.arrivals:
+        held = shown.get(arrival.m, view.shown.get(arrival.m, 0))
+        if arrival.first < held:
+            raise LawBroken(f"an arrival shows part {arrival.first} of message {arrival.m} a second time", value=held)
+        slots[arrival.m] = _arrive(slots.get(arrival.m, view.of(arrival.m)), arrival)
+        shown[arrival.m] = arrival.first + len(arrival.tags)
+    for insert in event.inserts:
+        if isinstance(event, ev.PassDeferred) and insert.m not in shown:
+            raise LawBroken("an insert before the last part a request held", value=insert.m, where=f"pass {event.number}")
+    if not isinstance(event, ev.PassDeferred):
+        for m in view.hidden:
+            slots[m] = _reveal(slots.get(m, view.of(m)))
+        for edit in event.edits:
+            if place is not None and place.get(edit.m, -1) < event.decision.reach:
+                raise LawBroken("an edit before the reach of its permission", value=edit.m, where=f"pass {event.number}")
+            if edit.m not in view.shown and edit.m not in shown:
+                raise LawBroken("an edit of a message no request holds", value=edit.m, where=f"pass {event.number}")
+            slots[edit.m] = apply_edit(slots.get(edit.m, view.of(edit.m)), edit)
+    return Change(slots, shown)
+
+
+def evolve(view: View, event: ev.Event) -> None:
+    """Take one stored event into the view."""
+    if isinstance(event, ev.SessionOpened):
+        view.codec, view.wire = event.codec, event.wire
+    elif isinstance(event, ev.SystemChanged):
+        view.system = event.body
+    elif isinstance(event, ev.ToolsChanged):
+        view.tools = event.body
+    elif isinstance(event, ev.PartsRevised):
+        view.slots[event.m] = _cut(view.of(event.m), event.first)
+        view.shown[event.m] = min(view.shown.get(event.m, 0), event.first)
+    elif isinstance(event, ev.LastGoodReplayed):
+        _replayed(view, event)
+    elif isinstance(event, ev.PassDeferred | ev.ConversationRebuilt | ev.HistoryRefreshed | ev.BaselineFolded):
+        take(view, event, preview(view, event, {}))
+
+
+def take(view: View, event: ev.Pass, change: Change) -> None:
+    """Make a previewed change the view's own."""
+    view.slots.update(change.slots)
+    view.shown.update(change.shown)
+    for insert in event.inserts:
+        view.inserts[insert.m] = (*view.inserts.get(insert.m, ()), insert)
+    view.passes = event.number
+    if not isinstance(event, ev.PassDeferred):
+        view.hidden.clear()
+    if isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded):
+        view.m1, view.cut = event.m1, event.cut
+    if isinstance(event, ev.BaselineFolded):
+        view.m0, view.guidance, view.wire = event.m0, event.guidance, event.wire
+
+
+def apply_edit(slots: MessageSlots, edit: Edit) -> MessageSlots:
+    """Return ``slots`` with one edit: the slot it names takes the new value, all others stay."""
+    replace = msgspec.structs.replace
+    if isinstance(edit, SetShape):
+        return replace(slots, shape=edit.shape, text=edit.text)
+    if isinstance(edit, SetTrail):
+        return replace(slots, trail=edit.keep)
+    part = slots.parts[edit.p] if edit.p < len(slots.parts) else _PLAIN
+    if isinstance(edit, SetTag):
+        part = replace(part, tag=edit.tag)
+    elif isinstance(edit, SetBody):
+        part = replace(part, body=edit.kind, text=edit.text)
+    elif isinstance(edit, SetMedia):
+        part = replace(part, media=edit.media)
+    elif isinstance(edit, SetThink):
+        part = replace(part, think=edit.think)
+    else:
+        part = _with_text(part, edit)
+    return _with_part(slots, edit.p, part)
+
+
+def _with_text(part: PartSlots, edit: SetText) -> PartSlots:
+    old = part.pre if edit.slot == "pre" else part.post
+    texts = {**dict(old), edit.kind: edit.text}
+    ordered = tuple((kind, texts[kind]) for kind in TEXT_ORDER if kind in texts)
+    return msgspec.structs.replace(part, **{edit.slot: ordered})
+
+
+def _with_part(slots: MessageSlots, p: int, part: PartSlots) -> MessageSlots:
+    padded = slots.parts + (_PLAIN,) * (p + 1 - len(slots.parts))
+    return msgspec.structs.replace(slots, parts=padded[:p] + (part,) + padded[p + 1 :])
+
+
+def _arrive(slots: MessageSlots, arrival: Arrival) -> MessageSlots:
+    kept = slots.parts[: arrival.first]
+    kept += (_PLAIN,) * (arrival.first - len(kept))
+    fresh = tuple(PartSlots(tag=number) if number else _PLAIN for number in arrival.tags)
+    result = msgspec.structs.replace(slots, parts=kept + fresh) if arrival.first else MessageSlots(kept + fresh)
+    for edit in arrival.edits:
+        if edit.m != arrival.m or getattr(edit, "p", arrival.first) < arrival.first:
+            raise LawBroken("an arrival edits what is not its own", value=edit)
+        result = apply_edit(result, edit)
+    return result
+
+
+def _cut(slots: MessageSlots, first: int) -> MessageSlots:
+    """Return the slots with the parts from ``first`` on as if never edited: a new revision carries no old edit."""
+    return MessageSlots() if first == 0 else msgspec.structs.replace(slots, parts=slots.parts[:first])
+
+
+def _reveal(slots: MessageSlots) -> MessageSlots:
+    parts: Iterable[PartSlots] = (msgspec.structs.replace(part, tag=abs(part.tag)) for part in slots.parts)
+    return msgspec.structs.replace(slots, parts=tuple(parts))
+
+
+def _replayed(view: View, event: ev.LastGoodReplayed) -> None:
+    view.passes = event.number
+    for arrival in event.tags:
+        concealed = msgspec.structs.replace(arrival, tags=tuple(-abs(number) for number in arrival.tags), edits=())
+        view.slots[arrival.m] = _arrive(view.of(arrival.m), concealed)
+        view.shown[arrival.m] = arrival.first + len(arrival.tags)
+        if any(number > 0 for number in arrival.tags):
+            view.hidden[arrival.m] = 1

@@ -1,0 +1,65 @@
+"""Wire version 1: codecs, identity, rendering. Frozen once released (``design.md`` law 2); all functions are pure."""
+
+from __future__ import annotations
+
+from .blocks import (
+    Block,
+    blocks,
+    chain,
+    mark_indexes,
+    system_blocks,
+    system_hash,
+    tool_names,
+    tools_blocks,
+    tools_names_hash,
+)
+from .blocks import genesis as GENESIS
+from .build import (
+    head_messages,
+    insert_messages,
+    marks,
+    split_system,
+    system_messages,
+    text_message,
+    with_guidance,
+)
+from .echo import strip_all, strip_echo
+from .forms import encode, identity
+from .reading import Incoming, original, part_idents, part_text, read
+from .render import render, unmarked
+from .units import CODECS
+
+VERSION = 1
+
+__all__ = [
+    "CODECS",
+    "GENESIS",
+    "VERSION",
+    "Block",
+    "Incoming",
+    "blocks",
+    "chain",
+    "encode",
+    "head_messages",
+    "identity",
+    "insert_messages",
+    "mark_indexes",
+    "marks",
+    "original",
+    "part_idents",
+    "part_text",
+    "read",
+    "render",
+    "split_system",
+    "strip_all",
+    "strip_echo",
+    "system_blocks",
+    "system_hash",
+    "system_messages",
+    "text_message",
+    "tool_names",
+    "tools_blocks",
+    "tools_names_hash",
+    "unmarked",
+    "with_guidance",
+]

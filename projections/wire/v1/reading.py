@@ -1,0 +1,263 @@
+"""From a host's raw message to the neutral model: parts, sizes, tokens, identities; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from ....domain import transcript
+from ....domain.errors import MessageError, UnknownTag
+from . import forms, spans
+from .media import attachment_spans, media_tokens
+from .units import MEDIA, Layout, Unit, arguments, call_name, identity_value, layout, output_blocks
+
+Count = Callable[[str], int]
+
+_STAMPS = 2**53
+_TIMED = ("pi",)
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A message just read.
+
+    ``part_idents``: 16 bytes a part, the first of the SHA-256 of the part's identity form. ``attachments``: byte spans
+    of ``raw`` that hold at least 1 KiB of base64 media each, in order, not overlapping.
+    """
+
+    message: transcript.Message
+    part_idents: tuple[bytes, ...]
+    attachments: tuple[tuple[int, int], ...]
+
+
+def read(codec: str, raw: bytes, count: Count, where: str = "messages[0]") -> Incoming:
+    """Read one raw message. ``count`` returns the tokens of a text; it gets no lone surrogates.
+
+    Raises ``MessageError`` naming ``where`` for what is not JSON, an unknown role, content of a wrong type, a block
+    without a type, a call or result without an id, nesting over 200.
+    """
+    try:
+        message = forms.decode(raw)
+    except MessageError as error:
+        error.where = error.where or where
+        raise
+    seen = layout(codec, message, where)
+    idents: list[bytes] = []
+    parts: list[transcript.Part] = []
+    media = False
+    for unit in seen.units:
+        form = forms.canonical(identity_value(unit, codec))
+        idents.append(sha256(form).digest()[:16])
+        part = _PARTS[unit.kind](unit, codec, count, form)
+        parts.append(part)
+        media = media or unit.kind == "media" or (isinstance(part, transcript.Result) and part.media > 0)
+    return Incoming(
+        transcript.Message(
+            role=seen.role,
+            body=sha256(raw).digest(),
+            ident=_message_ident(seen, idents),
+            size=len(raw),
+            parts=tuple(parts),
+            host_id=_host_id(message),
+            stamp=_stamp(message.get("timestamp")) if codec in _TIMED else 0,
+        ),
+        tuple(idents),
+        tuple(_attachments(raw)) if media else (),
+    )
+
+
+def part_idents(codec: str, raw: bytes) -> tuple[bytes, ...]:
+    """Return the identity of each part (16 bytes), in part order."""
+    seen = layout(codec, forms.decode(raw), "message")
+    return tuple(sha256(forms.canonical(identity_value(u, codec))).digest()[:16] for u in seen.units)
+
+
+def _message_ident(seen: Layout, idents: list[bytes]) -> bytes:
+    # over the parts' identities, so that a large message is hashed once a part and not twice
+    value: dict[str, Any] = {"parts": [i.hex() for i in idents], "role": seen.said}
+    if seen.members:
+        value["members"] = seen.members
+    return sha256(forms.canonical(value)).digest()[:16]
+
+
+def _host_id(message: dict[str, Any]) -> str:
+    given = message.get("id")
+    return given if isinstance(given, str) and forms.readable(given) == given else ""
+
+
+def _stamp(given: Any) -> int:
+    if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) <= _STAMPS:
+        return int(given)
+    return 0
+
+
+def _text(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
+    text = unit.value if unit.at == "string" else unit.value["text"]
+    return transcript.Text(count(forms.readable(text)), forms.size(text), not text or text.isspace())
+
+
+def _call(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
+    given = arguments(unit, codec)
+    if codec == "openai-chat":
+        text = given if isinstance(given, str) else ""
+        strings = forms.size(text)
+        if unit.value.get("type") != "custom":
+            try:
+                strings = _strings(forms.decode(text.encode()))
+            except (MessageError, UnicodeEncodeError):
+                pass  # not decodable: the whole string counts
+    else:
+        text = forms.canonical(given).decode() if given is not None else ""
+        strings = _strings(given)
+    name = call_name(unit)
+    return transcript.Call(count(forms.readable(f"{name} {text}")), forms.size(text), unit.value["id"], name, strings)
+
+
+def _strings(value: Any) -> int:
+    if isinstance(value, str):
+        return forms.size(value)
+    if isinstance(value, dict):
+        return sum(_strings(v) for v in value.values())
+    if isinstance(value, list):
+        return sum(_strings(v) for v in value)
+    return 0
+
+
+def _result(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
+    value = unit.value
+    content = output_blocks(unit)
+    tokens = size = media = 0
+    if isinstance(content, str):
+        tokens, size = count(forms.readable(content)), forms.size(content)
+    elif content:
+        for block in content:
+            if block["type"] == "text":
+                tokens += count(forms.readable(block["text"]))
+                size += forms.size(block["text"])
+            elif block["type"] in MEDIA:
+                media += 1
+                tokens += media_tokens(block, count)
+                size += len(forms.canonical(block))
+            else:
+                plain = forms.canonical(block)
+                tokens += count(forms.readable(plain.decode()))
+                size += len(plain)
+    ids = {"anthropic": "tool_use_id", "openai-chat": "tool_call_id", "pi": "toolCallId"}
+    failed = value.get("isError" if codec == "pi" else "is_error") is True
+    return transcript.Result(tokens, size, value[ids[codec]], media, failed)
+
+
+def _thinking(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
+    value = unit.value
+    if isinstance(value, str):
+        return transcript.Thinking(count(forms.readable(value)), forms.size(value))
+    if isinstance(value, list):  # reasoning_details repeat the readable text, with signatures
+        return transcript.Thinking(0, len(form), True, True)
+    if value["type"] == "redacted_thinking":
+        data = value.get("data")
+        size = len(data) if isinstance(data, str) else 0
+        return transcript.Thinking(size * 3 // 16, size, True, True)
+    text = value.get("thinking", "")
+    signed = bool(value.get("thinkingSignature" if codec == "pi" else "signature"))
+    return transcript.Thinking(count(forms.readable(text)), forms.size(text), signed, value.get("redacted") is True)
+
+
+def _media(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
+    return transcript.Media(media_tokens(unit.value, count), len(form))
+
+
+def _other(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
+    return transcript.Other(count(forms.readable(form.decode())), len(form))
+
+
+_PARTS: dict[str, Callable[[Unit, str, Count, bytes], transcript.Part]] = {
+    "text": _text,
+    "call": _call,
+    "result": _result,
+    "thinking": _thinking,
+    "media": _media,
+    "other": _other,
+}
+
+
+def _attachments(raw: bytes) -> list[spans.Span]:
+    content = spans.member(spans.members(raw, spans.start(raw)), "content")
+    if content is None or raw[content[0]] != 91:
+        return []
+    out: list[spans.Span] = []
+    for begin, end in spans.elements(raw, content[0]):
+        inner = spans.members(raw, begin)
+        kind = _type(raw, inner)
+        if kind in MEDIA:
+            out.extend(attachment_spans(raw, begin, end))
+        elif kind == "tool_result":
+            nested = spans.member(inner, "content")
+            if nested is not None and raw[nested[0]] == 91:
+                for b, e in spans.elements(raw, nested[0]):
+                    if _type(raw, spans.members(raw, b)) in MEDIA:
+                        out.extend(attachment_spans(raw, b, e))
+    return out
+
+
+def _type(raw: bytes, found: list[spans.Member]) -> Any:
+    at = spans.member(found, "type")
+    return forms.decode(raw[at[0] : at[1]]) if at else None
+
+
+def original(codec: str, raw: bytes, p: int) -> bytes:
+    """Return the raw JSON of part ``p`` as the host sent it (string content: the JSON string).
+
+    Raises ``UnknownTag`` when the message has no such part.
+    """
+    unit = _unit(codec, raw, p)
+    if unit.at == "message":
+        return raw
+    top = spans.members(raw, spans.start(raw))
+    key = {"string": "content", "item": "content", "call": "tool_calls"}.get(unit.at, unit.key)
+    begin, end = spans.member(top, key) or (0, len(raw))
+    if unit.at in ("item", "call"):
+        begin, end = spans.elements(raw, begin)[unit.index]
+    return raw[begin:end]
+
+
+def part_text(codec: str, raw: bytes, p: int) -> str:
+    """Return part ``p`` as a person reads it: text, tool output, arguments as JSON, thinking; other parts as JSON.
+
+    Media show as ``[image/png]``. Raises ``UnknownTag`` when the message has no such part.
+    """
+    unit = _unit(codec, raw, p)
+    value = unit.value
+    if unit.kind == "text":
+        return str(value if unit.at == "string" else value["text"])
+    if unit.kind == "call":
+        given = arguments(unit, codec)
+        return given if isinstance(given, str) else forms.canonical(given).decode()
+    if unit.kind == "result":
+        content = output_blocks(unit)
+        if not isinstance(content, list):
+            return content or ""
+        return "\n".join(_shown(b) for b in content)
+    if unit.kind == "thinking" and isinstance(value, dict) and isinstance(value.get("thinking"), str):
+        return str(value["thinking"])
+    if isinstance(value, str):
+        return value
+    return _shown(value) if unit.kind == "media" else forms.canonical(value).decode()
+
+
+def _shown(block: dict[str, Any]) -> str:
+    if block["type"] == "text":
+        return str(block["text"])
+    if block["type"] not in MEDIA:
+        return forms.canonical(block).decode()
+    source = block.get("source")
+    kind = source.get("media_type") if isinstance(source, dict) else block.get("mimeType")
+    return f"[{kind if isinstance(kind, str) else block['type']}]"
+
+
+def _unit(codec: str, raw: bytes, p: int) -> Unit:
+    units = layout(codec, forms.decode(raw), "message").units
+    if not 0 <= p < len(units):
+        raise UnknownTag(f"the message has {len(units)} parts, none with this number", value=p)
+    return units[p]

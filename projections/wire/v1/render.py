@@ -1,0 +1,434 @@
+"""Apply a message's slots to its raw bytes (``specs/view.md``): splices only, so what no slot names keeps its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ....domain.edits import TEXT_ORDER, MessageSlots, PartSlots
+from ....domain.errors import MessageError
+from . import forms, spans
+from .echo import echo_length, own_length
+from .units import MEDIA, Layout, Unit, layout, output_blocks
+
+Chunk = Callable[[bytes], bytes]
+
+CLEARED = "[cleared]"
+_PLAIN = PartSlots()
+_REMOVES = {
+    "text": ("absent",),
+    "result": ("absent", "empty"),
+    "call": ("absent", "empty"),
+    "media": ("absent", "empty"),
+    "thinking": ("absent", "empty"),
+    "other": (),
+}
+
+
+class Draft(msgspec.Struct):
+    """The edits of one message while they are collected; ``top`` are the message's members."""
+
+    codec: str
+    raw: bytes
+    seen: Layout
+    chunk: Chunk
+    top: list[spans.Member]
+    edits: list[spans.Splice] = []
+    gone: set[int] = set()
+    items: list[spans.Span] | None = None
+    calls: list[spans.Span] | None = None
+
+
+def render(codec: str, raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | None:
+    """Return the message as it is sent, or None where nothing of it is left.
+
+    ``text`` returns the bytes of a chunk by digest. Cache marks of content blocks are always taken out; with default
+    slots and no marks the result is ``raw`` itself. Raises ``MessageError`` for raw bytes that are no message.
+    """
+    if slots.shape == "absent":
+        return None
+    if b"cache_control" in raw:
+        raw = unmarked_message(raw)
+    if slots.shape == "keep" and slots.trail < 0 and all(_idle(s) for s in slots.parts):
+        return raw
+    seen = layout(codec, forms.decode(raw), "message")
+    draft = Draft(codec, raw, seen, text, spans.members(raw, spans.start(raw)))
+    if slots.shape == "shell":
+        return _shell(draft, _chunk(draft, slots.text))
+    for p, unit in enumerate(seen.units):
+        slot = slots.parts[p] if p < len(slots.parts) else _PLAIN
+        if slot.body in _REMOVES[unit.kind]:
+            draft.gone.add(p)
+        elif not _idle(slot):
+            _EDITORS[unit.kind](draft, p, unit, slot)
+    if slots.trail >= 0 and seen.role == "assistant":
+        _cut_trail(draft, slots.trail)
+    if draft.gone:
+        if not _meaningful(draft, slots):
+            return None
+        _remove(draft)
+    return spans.splice(raw, draft.edits) if draft.edits else raw
+
+
+def _idle(slot: PartSlots) -> bool:
+    return slot is _PLAIN or (
+        slot.tag <= 0
+        and slot.body == "raw"
+        and slot.media == "keep"
+        and slot.think == "keep"
+        and not slot.pre
+        and not slot.post
+    )
+
+
+# ------------------------------------------------------------------ what is written
+
+
+def _chunk(draft: Draft, digest: bytes) -> str:
+    try:
+        return draft.chunk(digest).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise MessageError("a stored text is not UTF-8", value=digest.hex(), where=f"byte {error.start}") from None
+
+
+def _texts(draft: Draft, given: tuple[tuple[str, bytes], ...]) -> str:
+    if not given:
+        return ""
+    by_kind = dict(given)
+    return "".join(_chunk(draft, by_kind[kind]) for kind in TEXT_ORDER if kind in by_kind)
+
+
+def _wrap(draft: Draft, slot: PartSlots, empty: bool) -> tuple[str, str]:
+    """Return what stands before and behind a body; an empty body gets no blank behind its tag."""
+    pre, post = _texts(draft, slot.pre), _texts(draft, slot.post)
+    if slot.tag <= 0:
+        return pre, post
+    return (f"§{slot.tag}§" if empty and not pre and not post else f"§{slot.tag}§ {pre}"), post
+
+
+def dropped(tag: int) -> str:
+    """Return the placeholder of a dropped part."""
+    return f"[dropped §{abs(tag)}§]" if tag else "[dropped]"
+
+
+def _inner(text: str) -> bytes:
+    return forms.quote(text)[1:-1]
+
+
+def _block(text: str) -> bytes:
+    return b'{"type":"text","text":' + forms.quote(text) + b"}"
+
+
+# --------------------------------------------------------------------- where it stands
+
+
+def _need(found: spans.Span | None, key: str) -> spans.Span:
+    if found is None:
+        raise MessageError(f"the message has no {key}")
+    return found
+
+
+def _item(draft: Draft, unit: Unit) -> spans.Span:
+    if unit.at == "call":
+        if draft.calls is None:
+            draft.calls = spans.elements(draft.raw, _need(spans.member(draft.top, "tool_calls"), "tool_calls")[0])
+        return draft.calls[unit.index]
+    if draft.items is None:
+        draft.items = spans.elements(draft.raw, _need(spans.member(draft.top, "content"), "content")[0])
+    return draft.items[unit.index]
+
+
+def _members(draft: Draft, unit: Unit) -> list[spans.Member]:
+    return draft.top if unit.at in ("string", "message", "member") else spans.members(draft.raw, _item(draft, unit)[0])
+
+
+def _set(draft: Draft, holder: list[spans.Member], key: str, value: bytes) -> None:
+    """Write ``value`` as member ``key`` of the object with members ``holder`` (never empty: it has a type or role)."""
+    at = spans.member(holder, key)
+    if at is not None:
+        draft.edits.append((*at, value))
+    else:
+        end = holder[-1][3]
+        draft.edits.append((end, end, b"," + forms.quote(key) + b":" + value))
+
+
+def _offset(raw: bytes, begin: int, count: int) -> int:
+    """Return the offset behind the first ``count`` characters of the JSON string whose quote is at ``begin``."""
+    at = begin + 1
+    for _ in range(count):
+        if raw[at] == 92:
+            at += 6 if raw[at + 1] == 117 else 2
+        else:
+            at += 1
+            while raw[at] & 0xC0 == 0x80:
+                at += 1
+    return at
+
+
+def _affix(draft: Draft, at: spans.Span, stripped: int, before: str, after: str) -> None:
+    """Write ``before`` and ``after`` inside the string at ``at``, whose first ``stripped`` characters go."""
+    begin, end = at
+    if before or stripped:
+        draft.edits.append((begin + 1, _offset(draft.raw, begin, stripped), _inner(before)))
+    if after:
+        draft.edits.append((end - 1, end - 1, _inner(after)))
+
+
+# --------------------------------------------------------------------------- per kind
+
+
+def _edit_text(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
+    key = "content" if unit.at == "string" else "text"
+    at = _need(spans.member(_members(draft, unit), key), key)
+    if slot.body == "placeholder":
+        draft.edits.append((*at, forms.quote(dropped(slot.tag))))
+    elif slot.body == "empty":
+        draft.edits.append((*at, b'""'))
+    elif slot.body == "text":
+        body = _chunk(draft, slot.text)
+        if slot.tag > 0:
+            body = body[echo_length(body) :]
+        before, after = _wrap(draft, slot, not body)
+        draft.edits.append((*at, forms.quote(before + body + after)))
+    else:
+        value = unit.value if unit.at == "string" else unit.value["text"]
+        stripped = echo_length(value) if slot.tag > 0 else 0
+        before, after = _wrap(draft, slot, len(value) == stripped)
+        _affix(draft, at, stripped, before, after)
+
+
+def _edit_call(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
+    if slot.body != "marker":
+        return
+    marker = _chunk(draft, slot.text)
+    holder = _members(draft, unit)
+    if draft.codec == "openai-chat":
+        custom = unit.value.get("type") == "custom"
+        function = _need(spans.member(holder, "custom" if custom else "function"), "function")
+        _set(draft, spans.members(draft.raw, function[0]), "input" if custom else "arguments", forms.quote(marker))
+    else:
+        _set(draft, holder, "input" if draft.codec == "anthropic" else "arguments", marker.encode())
+
+
+def _edit_thinking(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
+    if slot.think == "absent":
+        draft.gone.add(p)
+    elif slot.think == "cleared" and draft.codec == "anthropic":
+        at = spans.member(_members(draft, unit), "thinking")
+        if at is not None and unit.value.get("thinking"):
+            draft.edits.append((*at, forms.quote(CLEARED)))
+
+
+def _edit_media(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
+    begin, end = _item(draft, unit)
+    if slot.body == "placeholder":
+        draft.edits.append((begin, end, _block(dropped(slot.tag))))
+    elif slot.body == "text":
+        body = _chunk(draft, slot.text)
+        before, after = _wrap(draft, slot, not body)
+        draft.edits.append((begin, end, _block(before + body + after)))
+    elif slot.media == "strip":
+        draft.gone.add(p)
+    else:
+        before, after = _wrap(draft, slot, True)
+        if before.strip():
+            draft.edits.append((begin, begin, _block(before) + b","))
+        if after.strip():
+            draft.edits.append((end, end, b"," + _block(after)))
+
+
+def _edit_result(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
+    holder = _members(draft, unit)
+    content = output_blocks(unit)
+    at = spans.member(holder, "content")
+    if slot.body in ("placeholder", "text"):
+        if slot.body == "placeholder":
+            whole = dropped(slot.tag)
+        else:
+            body = _chunk(draft, slot.text)
+            before, after = _wrap(draft, slot, not body)
+            whole = before + body + after
+        kept = _media_inside(draft, content, at) if slot.media == "keep" else []
+        _set(draft, holder, "content", _output(draft, whole, kept))
+        return
+    if isinstance(content, list) and content and at is not None:
+        _edit_output(draft, slot, content, at)
+        return
+    before, after = _wrap(draft, slot, not content)
+    if isinstance(content, str) and at is not None and draft.codec != "pi":
+        stripped = own_length(content) if slot.tag > 0 else 0
+        if content and stripped == len(content):
+            before, after = _wrap(draft, slot, True)
+        _affix(draft, at, stripped, before, after)
+    elif before or after:
+        _set(draft, holder, "content", _output(draft, before + (content or "") + after, []))
+
+
+def _output(draft: Draft, text: str, media: list[bytes]) -> bytes:
+    """Return a tool's whole output: a string where the host's format has one and there are no media."""
+    if media or draft.codec == "pi":
+        texts = [_block(text)] if text else []
+        return b"[" + b",".join(texts + media) + b"]"
+    return forms.quote(text)
+
+
+def _media_inside(draft: Draft, content: Any, at: spans.Span | None) -> list[bytes]:
+    if not isinstance(content, list) or at is None or not any(b["type"] in MEDIA for b in content):
+        return []
+    places = spans.elements(draft.raw, at[0])
+    return [draft.raw[b:e] for (b, e), block in zip(places, content, strict=True) if block["type"] in MEDIA]
+
+
+def _edit_output(draft: Draft, slot: PartSlots, content: list[dict[str, Any]], at: spans.Span) -> None:
+    places = spans.elements(draft.raw, at[0])
+    gone = {i for i, b in enumerate(content) if b["type"] in MEDIA} if slot.media == "strip" else set()
+    if len(gone) == len(content):
+        draft.edits.append((*at, _output(draft, dropped(slot.tag) if slot.tag else "", [])))
+        return
+    draft.edits.extend(spans.removals(places, gone))
+    texts = [i for i, b in enumerate(content) if b["type"] == "text"]
+    kept = [i for i in range(len(content)) if i not in gone]
+    if not texts:
+        before, after = _wrap(draft, slot, True)
+        if before.strip():
+            draft.edits.append((places[kept[0]][0], places[kept[0]][0], _block(before) + b","))
+        if after.strip():
+            draft.edits.append((places[kept[-1]][1], places[kept[-1]][1], b"," + _block(after)))
+        return
+    first, last = texts[0], texts[-1]
+    value = content[first]["text"]
+    stripped = own_length(value) if slot.tag > 0 else 0
+    before, after = _wrap(draft, slot, stripped == len(value))
+    _affix(draft, _text_span(draft, places[first]), stripped, before, after if first == last else "")
+    if first != last and after:
+        _affix(draft, _text_span(draft, places[last]), 0, "", after)
+
+
+def _text_span(draft: Draft, place: spans.Span) -> spans.Span:
+    return _need(spans.member(spans.members(draft.raw, place[0]), "text"), "text")
+
+
+def _edit_other(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
+    """Nothing: other parts are never edited."""
+
+
+_EDITORS: dict[str, Callable[[Draft, int, Unit, PartSlots], None]] = {
+    "text": _edit_text,
+    "call": _edit_call,
+    "result": _edit_result,
+    "thinking": _edit_thinking,
+    "media": _edit_media,
+    "other": _edit_other,
+}
+
+
+# ------------------------------------------------------------------- the whole message
+
+
+def _blank(unit: Unit) -> bool:
+    if unit.kind != "text":
+        return False
+    value = unit.value if unit.at == "string" else unit.value["text"]
+    return not value or value.isspace()
+
+
+def _cut_trail(draft: Draft, keep: int) -> None:
+    units = draft.seen.units
+    first = len(units)
+    while first and _blank(units[first - 1]):
+        first -= 1
+    draft.gone.update(range(first + keep, len(units)))
+
+
+def _meaningful(draft: Draft, slots: MessageSlots) -> bool:
+    """Is anything left but reasoning and untouched blank text?"""
+    for p, unit in enumerate(draft.seen.units):
+        if p in draft.gone or unit.kind == "thinking":
+            continue
+        slot = slots.parts[p] if p < len(slots.parts) else _PLAIN
+        if not _blank(unit) or slot.body != "raw" or slot.pre or slot.post:
+            return True
+    return False
+
+
+def _remove(draft: Draft) -> None:
+    units = draft.seen.units
+    inside = [p for p, u in enumerate(units) if u.at in ("item", "string")]
+    if inside and draft.gone.issuperset(inside):
+        # other parts stand outside the content, which only openai-chat has; its assistants may have none
+        draft.edits = [e for e in draft.edits if not _within(e, _need(spans.member(draft.top, "content"), "content"))]
+        _set(draft, draft.top, "content", b"null")
+    elif inside and units[inside[0]].at == "item":
+        _item(draft, units[inside[0]])
+        draft.edits.extend(spans.removals(draft.items or [], {units[p].index for p in inside if p in draft.gone}))
+    keys = {units[p].key for p in draft.gone if units[p].at == "member"}
+    calls = [p for p, u in enumerate(units) if u.at == "call"]
+    if calls and draft.gone.issuperset(calls):
+        keys.add("tool_calls")
+    elif calls:
+        _item(draft, units[calls[0]])
+        draft.edits.extend(spans.removals(draft.calls or [], {units[p].index for p in calls if p in draft.gone}))
+    _drop_members(draft, keys)
+
+
+def _within(edit: spans.Splice, at: spans.Span) -> bool:
+    return at[0] <= edit[0] and edit[1] <= at[1]
+
+
+def _drop_members(draft: Draft, keys: set[str]) -> None:
+    if keys:
+        gone = {i for i, m in enumerate(draft.top) if m[0] in keys}
+        draft.edits.extend(spans.removals([(m[1], m[3]) for m in draft.top], gone))
+
+
+def _shell(draft: Draft, text: str) -> bytes:
+    """Return the message with one text in place of all it held; ids that pair it stay."""
+    if draft.codec == "pi" and any(u.at == "message" and u.kind == "other" for u in draft.seen.units):
+        stamp = spans.member(draft.top, "timestamp")
+        time = draft.raw[stamp[0] : stamp[1]] if stamp else b"0"
+        return b'{"role":"user","content":[' + _block(text) + b'],"timestamp":' + time + b"}"
+    body = forms.quote(text) if draft.codec == "openai-chat" else b"[" + _block(text) + b"]"
+    _set(draft, draft.top, "content", body)
+    keys = {u.key for u in draft.seen.units if u.at == "member"}
+    if draft.codec == "openai-chat":
+        keys.add("tool_calls")
+    _drop_members(draft, keys)
+    return spans.splice(draft.raw, draft.edits)
+
+
+# ------------------------------------------------------------------------ cache marks
+
+
+def unmarked_message(raw: bytes) -> bytes:
+    """Return ``raw`` without the cache marks of its content blocks, also of those inside tool results."""
+    content = spans.member(spans.members(raw, spans.start(raw)), "content")
+    if content is None or raw[content[0]] != 91:
+        return raw
+    return spans.splice(raw, _mark_splices(raw, content[0], True))
+
+
+def unmarked(raw: bytes) -> bytes:
+    """Return a system or tool list (or a string) without the cache marks of its elements; ``b""`` stays."""
+    at = spans.start(raw)
+    if raw[at : at + 1] != b"[" or b"cache_control" not in raw:
+        return raw
+    return spans.splice(raw, _mark_splices(raw, at, False))
+
+
+def _mark_splices(raw: bytes, pos: int, results: bool) -> list[spans.Splice]:
+    out: list[spans.Splice] = []
+    for begin, end in spans.elements(raw, pos):
+        if raw[begin] != 123 or raw.find(b"cache_control", begin, end) < 0:
+            continue
+        found = spans.members(raw, begin)
+        gone = {i for i, m in enumerate(found) if m[0] == forms.MARK}
+        out.extend(spans.removals([(m[1], m[3]) for m in found], gone))
+        kind = spans.member(found, "type")
+        if not results or kind is None or forms.decode(raw[kind[0] : kind[1]]) != "tool_result":
+            continue
+        for i, (name, _, value, _end) in enumerate(found):
+            if name == "content" and i not in gone and raw[value] == 91:
+                out.extend(_mark_splices(raw, value, False))
+    return out

@@ -1,0 +1,1 @@
+"""The log: append-only streams with a verified chain, chunks, heads and snapshots."""

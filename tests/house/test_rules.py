@@ -1,0 +1,56 @@
+"""Every rule of specs/ is named by a test, and every rule a test names is in specs/."""
+
+from __future__ import annotations
+
+from support.house import all_declared, all_named, declared_rules, named_rules
+
+
+def test_no_rule_is_without_a_test():
+    named = all_named()
+    assert [f"{rule} ({', '.join(pages)})" for rule, pages in all_declared().items() if rule not in named] == []
+
+
+def test_no_test_names_an_unknown_rule():
+    declared = all_declared()
+    assert [f"{rule} ({', '.join(files)})" for rule, files in all_named().items() if rule not in declared] == []
+
+
+def test_no_rule_is_declared_twice():
+    assert {rule: pages for rule, pages in all_declared().items() if len(pages) > 1} == {}
+
+
+def test_the_laws_are_there():
+    """A check over an empty list would pass: the laws and the properties must be among what is checked."""
+    declared = set(all_declared())
+    assert {f"LAW-{number}" for number in range(1, 6)} <= declared
+    assert {f"PROP-{number}" for number in range(1, 12)} <= declared
+
+
+def test_declarations_are_headings_bold_items_and_table_rows():
+    page = """# PASS-1 heading
+text that mentions PASS-9 and - **PASS-10** in passing
+- **PASS-2** bold item
+* **PASS-3.** star
+| PASS-4 | row |
+| **PASS-5** | bold row |
+- PASS-11 plain item
+### SHA-256 is not a rule
+```
+# PASS-12 in a fence
+```
+"""
+    assert declared_rules(page) == ["PASS-1", "PASS-2", "PASS-3", "PASS-4", "PASS-5"]
+
+
+def test_names_are_read_from_docstrings_comments_and_marks():
+    source = '''"""Proves PASS-1; UTF-8 is no rule."""
+import pytest
+from support.rules import rule
+
+@pytest.mark.rule("PASS-2", "PASS-3")
+def test_a():
+    """PASS-4: said here."""
+    x = "PASS-5 in a string proves nothing"  # PASS-6
+    rule("PASS-7")
+'''
+    assert named_rules(source) == {f"PASS-{number}" for number in (1, 2, 3, 4, 6, 7)}
