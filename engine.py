@@ -1,172 +1,237 @@
 """One pass end to end: observe, decide, project, append, evolve; conflicts and needs. Nothing else.
 
-A ``Session`` is hot state over one stream. The state is a fold of stored events only: what a pass would change is
-reckoned beside it, stored, and taken in afterwards; whatever fails before that leaves the session as it was.
+A ``Core`` is one session in memory over its stream. Its state is a fold of stored events only: what a pass would change
+is reckoned beside it, stored, and taken in afterwards; whatever fails before that leaves the session as it was.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from .domain import events as ev
 from .domain import identity, pairing
-from .domain.errors import Conflict, InputError, LawBroken, MessageError, OptionError, Refused, StoreError
+from .domain.errors import Conflict, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.passes.decide import Decided, Given, Need, decide
-from .domain.session import State, evolve
-from .domain.transcript import Message
-from .projections import head, request, view
-from .projections.intake import Intake, Options, Reader
+from .domain.session import PARTS_LIMIT, State, evolve
+from .projections import head, request
+from .projections import view as views
+from .projections.fold import FORM, Folded, load, take
+from .projections.intake import Intake, Options, Reader, take_in
 from .projections.wire import CURRENT, wire
 from .storage.protocol import Chunk, Log
 
 ATTEMPTS = 5
+"""How often a pass is decided again after another process was first (issue 2, section 2)."""
 SNAPSHOT_EVERY = 1_000
-FORM = "hot-1"
-"""Names the layout of a snapshot; another layout takes another name and old snapshots are rebuilt."""
 
 
-class Hot(msgspec.Struct):
-    """A session in memory: both folds, what the host last sent, and the chain along the path."""
+class Hot(Folded):
+    """A session in memory. ``chain[i]``: the digest after path index ``known + i``; ``start``: the one before it.
 
-    state: State
-    view: view.View
+    ``received[i]`` is what the host last sent at path index ``i`` (None: not seen by this process).
+    """
+
     received: list[bytes | None] = msgspec.field(default_factory=list)
     chain: list[bytes] = msgspec.field(default_factory=list)
-    prefix: bytes = b""
-    snapshot: int = 0
+    known: int = -1
+    start: bytes = b""
 
 
-class Session:
-    """One session of one host. Thread-safe. Make it with ``Engine.session``."""
+class Produced(msgspec.Struct, frozen=True):
+    """A pass that was stored: its event, the stream version it stands at, and the wire messages that are new or changed."""
+
+    event: ev.Pass
+    version: int
+    delta: tuple[request.Sent, ...]
+
+
+def heat(folded: Folded) -> Hot:
+    """Make folds ready for passes."""
+    hot = Hot(folded.state, folded.view, folded.digest, folded.snapshot)
+    settle(hot)
+    return hot
+
+
+def settle(hot: Hot) -> None:
+    """Find where the chain goes on after events were taken in that this process did not render."""
+    state = hot.state
+    hot.chain, hot.known = [], -1
+    if state.last is not None and state.base == state.last.number and state.base_keep == state.base_len:
+        hot.known, hot.start = state.base_len, state.last.digest
+
+
+class Core:
+    """One session of one host. Every method may be called from any thread; calls are taken one after the other."""
 
     def __init__(self, log: Log, stream: str, options: Options, reader: Reader, clock: Callable[[], int]) -> None:
-        self._log = log
-        self._stream = stream
-        self._options = options
-        self._reader = reader
-        self._clock = clock
-        self._lock = threading.RLock()
+        self.log = log
+        self.stream = stream
+        self.options = options
+        self.reader = reader
+        self.clock = clock
+        self.lock = threading.RLock()
         self._hot: Hot | None = None
         self._bodies: dict[bytes, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
-        self._again: tuple[int, Any, Produced | Refused] | None = None
-
-    # ------------------------------------------------------------------ reading
+        self._last: Produced | None = None
 
     def hot(self) -> Hot:
-        """Return the session in memory, loaded from its log where it is not there yet."""
-        with self._lock:
-            if self._hot is None:
-                self._hot = load(self._log, self._stream)
-            return self._hot
+        """Return the session in memory, folded from its log where it is not there yet."""
+        if self._hot is None:
+            self._hot = heat(load(self.log, self.stream))
+        return self._hot
 
     def body(self, digest: bytes) -> bytes:
         """Return a message's raw bytes as first served. Raises ``StoreDamaged``."""
         found = self._bodies.get(digest)
         if found is None:
-            found = self._bodies[digest] = self._log.chunks([digest])[0]
+            found = self._bodies[digest] = self.log.chunks([digest])[0]
         return found
 
     def text(self, digest: bytes) -> bytes:
-        """Return a chunk of ours: head, guidance, system, tools."""
+        """Return a text of ours: head, guidance, system, tools. Raises ``StoreDamaged``."""
         found = self._texts.get(digest)
         if found is None:
-            found = self._texts[digest] = self._log.chunks([digest])[0]
+            found = self._texts[digest] = self.log.chunks([digest])[0]
         return found
 
-    # ------------------------------------------------------------------- passes
+    # ------------------------------------------------------------------ passes
 
     def prepare(self, messages: Any, system: Any, tools: Any, now: int | None) -> Produced:
-        """Take the whole array, return what to send. See ``foldlog.Session.prepare``."""
-        with self._lock:
-            raws = self._reader.raws(messages)
-            if not raws:
-                raise MessageError("the array of messages is empty; there is nothing to send", value=messages)
-            return self._pass(("prepare", raws, system, tools), now, lambda hot: self._whole(hot, raws, system, tools))
+        """Take the host's whole array and produce the next request."""
+        raws = self.reader.raws(messages)
+        if not raws:
+            raise MessageError("the array of messages is empty; there is nothing to send", where="messages")
+        with self.lock:
+            return self._pass(lambda hot, at: self._whole(hot, at, raws, system, tools), now)
 
-    def advance(self, new: Any, revised: Sequence[Any], retracted: Sequence[Any], now: int | None) -> Produced:
-        """Take only what is new, return what to send. See ``foldlog.Session.advance``."""
-        with self._lock:
-            raws = self._reader.raws(new)
-            changed = [(handle, self._reader.raw(message, f"revised[{i}]")) for i, (handle, message) in enumerate(revised)]
-            return self._pass(None, now, lambda hot: self._increment(hot, raws, changed, retracted))
+    def advance(
+        self, new: Any, revised: Sequence[tuple[Any, Any]], retracted: Sequence[Any], now: int | None
+    ) -> Produced:
+        """Take only what changed since the last request and produce the next one."""
+        raws = self.reader.raws(new)
+        changed = [(handle, self.reader.raw(message, f"revised[{i}]")) for i, (handle, message) in enumerate(revised)]
+        with self.lock:
+            return self._pass(lambda hot, at: self._increment(hot, at, raws, changed, retracted), now)
 
-    def _pass(self, same: Any, now: int | None, observe: Callable[[Hot], Intake]) -> Produced:
-        command = secrets.token_urlsafe(9)
-        at = self._clock()
-        self._ensure_open(at)
+    def command(self, build: Callable[[Hot, int], Sequence[ev.Event]], command: str = "") -> str:
+        """Append events made from the session's present state; return the reply stored with a repeated command.
+
+        ``build(hot, at)`` is called again after a conflict. An empty list appends nothing.
+        """
+        with self.lock:
+            self.open()
+            command = command or secrets.token_urlsafe(9)
+            for _ in range(ATTEMPTS):
+                hot = self.hot()
+                if command in hot.state.commands:
+                    return hot.state.commands[command]
+                events = list(build(hot, self.clock()))
+                if not events:
+                    return ""
+                events[0] = msgspec.structs.replace(events[0], cmd=command)
+                try:
+                    self._append(hot, events, ())
+                except Conflict:
+                    self._catch_up(command)
+                    continue
+                self._evolve(hot, events)
+                return hot.state.commands.get(command, "")
+            raise Conflict(self.stream, 0, self.hot().state.version)
+
+    def open(self) -> None:
+        """Make the session exist. Two processes may both try; one wins, both go on."""
         hot = self.hot()
-        if same is not None and self._again is not None and self._again[:2] == (hot.state.version, same):
-            if isinstance(self._again[2], Refused):
-                raise self._again[2]
-            return self._again[2]
+        if hot.state.codec:
+            return
+        options = self.options
+        event = ev.SessionOpened(
+            self.clock(),
+            secrets.token_urlsafe(9),
+            options.harness,
+            options.session,
+            options.codec,
+            options.mode,
+            options.reduce,
+            CURRENT,
+            options.tokenizer,
+        )
+        try:
+            self._append(hot, [event], ())
+        except Conflict:
+            self._catch_up("")
+            return
+        self._evolve(hot, [event])
+
+    def _pass(self, observe: Callable[[Hot, int], Intake], now: int | None) -> Produced:
+        command = secrets.token_urlsafe(9)
+        at = self.clock()
+        self.open()
         for _ in range(ATTEMPTS):
             hot = self.hot()
-            intake = observe(hot)
-            plan = self._plan(hot, intake, command, at, now)
+            intake = observe(hot, at)
+            plan = self._decide(hot.state, intake, command, at, at if now is None else now)
+            again = self._repeated(hot, plan)
+            if again is not None:
+                return again
             try:
-                produced = self._commit(hot, intake, plan, now is not None)
+                return self._commit(hot, intake, plan)
             except Conflict:
                 done = self._catch_up(command)
                 if done is not None:
                     return done
-                continue
-            except Refused as refusal:
-                self._again = (self.hot().state.version, same, refusal)
-                raise
-            self._again = (hot.state.version, same, produced)
-            return produced
-        raise Conflict(self._stream, hot.state.version, self.hot().state.version)
+        raise Conflict(self.stream, 0, self.hot().state.version)
 
-    def _whole(self, hot: Hot, raws: list[bytes], system: Any, tools: Any) -> Intake:
-        leading = wire(CURRENT).split_system(hot.state.codec, raws)
-        intake = Intake(self._reader, self._options, hot.state)
-        intake.regions(raws[:leading], system, tools)
+    def _whole(self, hot: Hot, at: int, raws: list[bytes], system: Any, tools: Any) -> Intake:
+        state = hot.state
+        leading = wire(CURRENT).split_system(state.codec, raws)
+        intake = take_in(self.reader, self.options, state, at, raws[:leading], system, tools)
         rest = raws[leading:]
+        if not rest:
+            raise MessageError("there is nothing to send but a system message", where="messages")
         keep = self._same(hot, rest)
-        read = [self._reader.read(hot.state.codec, raw, leading + keep + j) for j, raw in enumerate(rest[keep:])]
+        read = [self.reader.read(state.codec, raw, leading + keep + j) for j, raw in enumerate(rest[keep:])]
 
-        def common(m: int, j: int) -> int:
-            old = self._reader.idents(hot.state.codec, self.body(hot.state.node(m).message.body))
-            return next((i for i, (a, b) in enumerate(zip(old, read[j].part_idents, strict=False)) if a != b), min(len(old), len(read[j].part_idents)))
+        def leading_parts(m: int, j: int) -> int:
+            return _common(self._idents(state, m), read[j].part_idents)
 
-        intake.seen = identity.align(hot.state, keep, [one.message for one in read], common, self._clock())
-        intake.read = read
-        intake.received = rest
+        intake.seen = identity.align(state, keep, [one.message for one in read], leading_parts, at)
+        for one, raw in zip(read, rest[keep:], strict=True):
+            intake.bodies[one.message.body] = (raw, one)
+        intake.received = (keep, rest)
         return intake
 
     def _increment(
-        self, hot: Hot, raws: list[bytes], changed: list[tuple[Any, bytes]], retracted: Sequence[Any]
+        self, hot: Hot, at: int, raws: list[bytes], changed: list[tuple[Any, bytes]], retracted: Sequence[Any]
     ) -> Intake:
         state = hot.state
-        intake = Intake(self._reader, self._options, state)
-        intake.regions([], None, None)
-        offset = len(state.path)
-        read = [self._reader.read(state.codec, raw, offset + j) for j, raw in enumerate(raws)]
+        intake = take_in(self.reader, self.options, state, at, (), None, None)
         revised = []
-        for place, (handle, raw) in enumerate(changed):
-            m = self._handle(state, handle, f"revised[{place}]")
-            one = self._reader.read(state.codec, raw, state.pos[m])
-            old = self._reader.idents(state.codec, self.body(state.node(m).message.body))
-            if one.message.ident == state.node(m).message.ident:
-                continue
-            first = next((i for i, (a, b) in enumerate(zip(old, one.part_idents, strict=False)) if a != b), min(len(old), len(one.part_idents)))
-            revised.append((m, first, one.message))
-            intake.changed[m] = one
-        gone = [self._handle(state, handle, f"retracted[{place}]") for place, handle in enumerate(retracted)]
-        intake.seen = identity.edit(state, revised, gone, [one.message for one in read], self._clock())
-        intake.read = read
+        for place, (name, raw) in enumerate(changed):
+            m = handle(state, name, f"revised[{place}]")
+            one = self.reader.read(state.codec, raw, state.pos[m])
+            intake.bodies[one.message.body] = (raw, one)
+            if one.message.ident != state.node(m).message.ident:
+                revised.append((m, _common(self._idents(state, m), one.part_idents), one.message))
+        gone = [handle(state, name, f"retracted[{place}]") for place, name in enumerate(retracted)]
+        read = [self.reader.read(state.codec, raw, len(state.path) + j) for j, raw in enumerate(raws)]
+        for one, raw in zip(read, raws, strict=True):
+            intake.bodies[one.message.body] = (raw, one)
+        intake.seen = identity.edit(state, revised, gone, [one.message for one in read], at)
         if not intake.seen.keep + len(intake.seen.tail):
-            raise MessageError("nothing would be left to send")
+            raise MessageError("nothing would be left to send", where="retracted")
         return intake
 
+    def _idents(self, state: State, m: int) -> tuple[bytes, ...]:
+        return self.reader.idents(state.codec, self.body(state.node(m).message.body))
+
     def _same(self, hot: Hot, raws: list[bytes]) -> int:
-        """Return how many leading messages are those of the head's path; O(1) a message where the bytes are equal."""
+        """Return how many leading messages are those of the head's path; a comparison of bytes where nothing moved."""
         state, received = hot.state, hot.received
         received.extend([None] * (len(state.path) - len(received)))
         limit = min(len(raws), len(state.path))
@@ -176,73 +241,273 @@ class Session:
             if received[index] == raws[index]:
                 continue
             known = state.node(state.path[index]).message
-            one = self._reader.read(state.codec, raws[index], index)
+            one = self.reader.read(state.codec, raws[index], index)
             if one.message.ident != known.ident or one.message.host_id != known.host_id:
                 return index
-            received[index] = raws[index]
+            received[index] = raws[index]  # the same message in another form: marks moved, a string became a block
         return limit
 
-    @staticmethod
-    def _handle(state: State, handle: Any, where: str) -> int:
-        m = state.hosts.get(handle, 0) if isinstance(handle, str) else handle
-        if isinstance(m, bool) or not isinstance(m, int) or m not in state.pos:
-            raise MessageError("no message of this session has that handle, or it is not in the present request", value=handle, where=where)
-        return m
-
-    def _plan(self, hot: Hot, intake: Intake, command: str, at: int, now: int | None) -> Decided:
-        state, seen = hot.state, intake.seen
-        self._check_pairs(state, seen)
+    def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
+        self._check_pairs(state, intake.seen)
         given = Given(
-            at=at,
-            now=at if now is None else now,
-            cmd=command,
-            wire=CURRENT,
-            seen=seen,
-            events=tuple(intake.events),
-            model=intake.model,
-            context_limit=intake.context_limit,
-            output_limit=intake.output_limit,
-            policy=intake.policy,
-            system_hash=intake.system_hash,
-            system_tokens=intake.system_tokens,
-            tools_names=intake.tools_names,
-            tools_tokens=intake.tools_tokens,
-        )
+            at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
+            intake.output_limit, intake.policy, intake.system_hash, intake.system_tokens, intake.tools_names,
+            intake.tools_tokens,
+        )  # fmt: skip
         answer = decide(state, given)
         if isinstance(answer, Need):
-            answer = decide(state, given, head.render(state, self._reader.count, managed=intake.compaction))
+            answer = decide(state, given, head.render(state, self.reader.count, managed=intake.compaction))
         if isinstance(answer, Need):
             raise LawBroken("the decision asks a second time for what it was given")
         return answer
 
-    def _check_pairs(self, state: State, seen: identity.Observation) -> None:
-        scene = identity.Scene(state, seen)
-        start = min(seen.keep, seen.touched)
-        while start > 0 and scene.message(scene.at(start - 1)).role != "assistant":
-            start -= 1
-        start = max(start - 1, 0)
-        # where only the end grew, earlier ids are those the session knows; else the whole path is looked at again
-        plain = seen.touched >= len(state.path)
-        begin = start if plain else 0
-        fresh = {id_ for id_ in state.calls if state.calls[id_] // 4096 in state.pos} if False else frozenset()
-        pairing.check(((i, scene.message(scene.at(i))) for i in range(begin, scene.length())), state.codec, fresh)
-        if plain:
-            self._check_reuse(state, scene, begin)
-
     @staticmethod
-    def _check_reuse(state: State, scene: identity.Scene, begin: int) -> None:
-        if state.codec != "anthropic":
-            return
-        for index in range(max(begin, scene.seen.keep), scene.length()):
-            for p, part in enumerate(scene.message(scene.at(index)).parts):
-                owner = state.calls.get(part.id, 0) if type(part).__name__ == "Call" else 0  # type: ignore[union-attr]
-                if owner and scene.index(owner // 4096) >= 0:
-                    raise MessageError(
-                        "two tool calls carry the same id; a provider refuses that",
-                        value=part.id,  # type: ignore[union-attr]
-                        where=f"messages[{index}].content[{p}]",
-                    )
+    def _check_pairs(state: State, seen: identity.Observation) -> None:
+        """Check calls and results from the last turn boundary before what is new, or all where the host changed more."""
+        scene = identity.Scene(state, seen)
+        begin = 0
+        if seen.touched >= len(state.path) and not seen.side:
+            begin = len(state.path)
+            while begin > 0:
+                begin -= 1
+                if scene.message(scene.at(begin)).role == "assistant":
+                    break
+
+        def known(call: str) -> bool:
+            owner = state.calls.get(call, 0) // PARTS_LIMIT
+            return bool(owner) and -1 < scene.index(owner) < begin
+
+        pairing.check(((i, scene.message(scene.at(i))) for i in range(begin, scene.length())), state.codec, known)
+
+    def _repeated(self, hot: Hot, plan: Decided) -> Produced | None:
+        """Return the last pass where this one would say nothing new (convention 7). Raises its refusal again."""
+        if len(plan.events) > 1 or hot.state.version != hot.state.last_version:
+            return None
+        outcome = plan.outcome
+        if isinstance(outcome, ev.PassRefused):
+            raise Refused(outcome.message, code=outcome.code, where=self.stream)
+        if not isinstance(outcome, ev.PassDeferred) or outcome.arrivals or outcome.side or outcome.divergence:
+            return None
+        if outcome.decision is not None and outcome.decision.signals:
+            return None
+        if self._last is None or self._last.version != hot.state.version:
+            stored = next(iter(self.log.read(self.stream, hot.state.version - 1)))
+            if not isinstance(stored.event, ev.Pass):
+                return None
+            self._last = Produced(stored.event, stored.version, ())
+        return self._last
+
+    # ------------------------------------------------------- project and store
+
+    def _commit(self, hot: Hot, intake: Intake, plan: Decided) -> Produced:
+        outcome = plan.outcome
+        texts = {**plan.texts, **intake.texts}
+        chunks = [*self._new_bodies(hot.state, intake), *(Chunk(digest, data) for digest, data in texts.items())]
+        if isinstance(outcome, ev.PassRefused):
+            self._append(hot, plan.events, chunks)
+            self._evolve(hot, plan.events)
+            raise Refused(outcome.message, code=outcome.code, where=self.stream)
+        scene = identity.Scene(hot.state, intake.seen)
+        places = {edit.m: scene.index(edit.m) for edit in getattr(outcome, "edits", ())}
+        resets = {m: first for m, (first, _) in intake.seen.revised.items()}
+        change = views.preview(hot.view, outcome, resets, places)
+        ahead = _ahead(hot.view, plan.events)
+        work = _Projection(self, hot, ahead, scene, change, intake, texts)
+        sent, start = work.run(outcome, places)
+        outcome = msgspec.structs.replace(outcome, digest=sent[-1].digest if sent else start[1])
+        events = (*plan.events[:-1], outcome)
+        self._append(hot, events, chunks)
+        self._bodies.update((digest, raw) for digest, (raw, _) in intake.bodies.items())
+        self._texts.update(texts)
+        self._evolve(hot, events, change)
+        if not intake.seen.side:
+            _remember(hot, intake, start[0], start[1], [one.digest for one in sent])
+        delta = tuple(one for one in sent if one.m in change.slots)
+        self._last = Produced(outcome, hot.state.version, delta)
+        return self._last
+
+    def _new_bodies(self, state: State, intake: Intake) -> Iterable[Chunk]:
+        bases = {message.body: state.node(m).message.body for m, (_, message) in intake.seen.revised.items()}
+        observed = [message.body for message in intake.seen.new] + list(bases)
+        for digest in dict.fromkeys(observed):
+            raw, one = intake.bodies[digest]
+            yield Chunk(digest, raw, one.attachments, bases.get(digest, b""))
+
+    def _append(self, hot: Hot, events: Sequence[ev.Event], chunks: Iterable[Chunk]) -> None:
+        try:
+            place = self.log.append(self.stream, hot.state.version, events, chunks)
+        except (Conflict, StoreBusy, TooLarge):
+            raise
+        except BaseException:
+            self._hot = None  # whether it was stored is not known: the next call folds the log again
+            raise
+        hot.digest = place.digest
+
+    def _evolve(self, hot: Hot, events: Sequence[ev.Event], change: views.Change | None = None) -> None:
+        try:
+            for event in events:
+                evolve(hot.state, hot.state.version + 1, event)
+                if change is not None and isinstance(event, ev.Pass):
+                    views.take(hot.view, event, change)
+                else:
+                    views.evolve(hot.view, event)
+        except BaseException:
+            self._hot = None
+            raise
+
+    def _catch_up(self, command: str) -> Produced | None:
+        """Take in what another process appended; return our own pass where it is among it."""
+        hot = self.hot()
+        mine: Produced | None = None
+        ours = False
+        try:
+            for stored in self.log.read(self.stream, hot.state.version, None, hot.digest or None):
+                take(self.log, hot, stored)
+                ours = bool(command) and (stored.event.cmd == command or (ours and not stored.event.cmd))
+                if ours and isinstance(stored.event, ev.Pass):
+                    mine = Produced(stored.event, stored.version, ())
+        except BaseException:
+            self._hot = None
+            raise
+        settle(hot)
+        hot.received = []
+        return mine
+
+    def fork_from(self, parent: str, version: int, digest: bytes, head_m: int) -> None:
+        """Begin this stream as a fork of ``parent`` at ``version``, with the head behind message ``head_m``."""
+        options = self.options
+        event = ev.SessionForked(
+            self.clock(), secrets.token_urlsafe(9), options.harness, options.session, parent, version, digest, head_m
+        )
+        hot = Hot(State(stream=self.stream), views.View())
+        self._append(hot, [event], ())
+        self._hot = None
+
+    def snapshot(self) -> None:
+        """Keep both folds, if enough was appended since the last time. Never called inside a pass."""
+        with self.lock:
+            hot = self._hot
+            if hot is None or hot.state.version - hot.snapshot < SNAPSHOT_EVERY:
+                return
+            body = msgspec.msgpack.encode((hot.state, hot.view))
+            try:
+                self.log.save_snapshot(self.stream, hot.state.version, hot.digest, FORM, body)
+            except StoreError:
+                return  # a snapshot is a convenience; the log is whole without it
+            hot.snapshot = hot.state.version
 
 
-class Produced(msgspec.Struct, frozen=True):
-    """placeholder"""
+class _Projection(msgspec.Struct):
+    """The request of a pass that is decided and not yet stored."""
+
+    core: Core
+    hot: Hot
+    ahead: views.View
+    scene: identity.Scene
+    change: views.Change
+    intake: Intake
+    texts: dict[bytes, bytes]
+
+    def run(self, outcome: ev.Pass, places: dict[int, int]) -> tuple[list[request.Sent], tuple[int, bytes]]:
+        """Render what the pass adds or changes; return it with the path index and digest it starts from."""
+        index = self._first(outcome, places)
+        digest = self._before(index)
+        path = (self.scene.at(i) for i in range(index, self.scene.length()))
+        inserts: dict[int, tuple[Any, ...]] = {}
+        for insert in outcome.inserts:
+            inserts[insert.m] = (*inserts.get(insert.m, self.ahead.inserts.get(insert.m, ())), insert)
+        sent = list(request.follow(self.ahead, digest, path, self.raw, self.text, self.change.slots, inserts))
+        return sent, (index, digest)
+
+    def _first(self, outcome: ev.Pass, places: dict[int, int]) -> int:
+        state = self.hot.state
+        if isinstance(outcome, ev.BaselineFolded | ev.HistoryRefreshed):
+            return 0
+        found = [self.scene.length()]
+        if outcome.divergence is not None:
+            found.append(outcome.divergence.index)
+        found.append(self.intake.seen.base[1] if self.intake.seen.base is not None else state.base_len)
+        found += [self.scene.index(arrival.m) for arrival in outcome.arrivals]
+        if not isinstance(outcome, ev.PassDeferred):
+            found += [*places.values(), *(self.scene.index(m) for m in self.hot.view.hidden)]
+        return max(min(found), 0)
+
+    def _before(self, index: int) -> bytes:
+        """Return the chain digest before a path index: kept, or reckoned from the front."""
+        hot = self.hot
+        whole = self.ahead is not hot.view
+        if not whole and index == hot.known:
+            return hot.start
+        if not whole and hot.known >= 0 and hot.known < index <= hot.known + len(hot.chain):
+            return hot.chain[index - hot.known - 1]
+        digest = request.prefix_digest(self.ahead, self.text)
+        path = (self.scene.at(i) for i in range(index))
+        for one in request.follow(self.ahead, digest, path, self.raw, self.text, self.change.slots, {}):
+            digest = one.digest
+        return digest
+
+    def raw(self, m: int) -> bytes:
+        digest = self.scene.message(m).body
+        found = self.intake.bodies.get(digest)
+        return found[0] if found is not None else self.core.body(digest)
+
+    def text(self, digest: bytes) -> bytes:
+        found = self.texts.get(digest)
+        return found if found is not None else self.core.text(digest)
+
+
+def _ahead(view: views.View, events: Sequence[ev.Event]) -> views.View:
+    """Return the view with the regions before the first message as these events leave them; itself if they do not."""
+    changes: dict[str, Any] = {}
+    for event in events:
+        if isinstance(event, ev.SystemChanged):
+            changes["system"] = event.body
+        elif isinstance(event, ev.ToolsChanged):
+            changes["tools"] = event.body
+        elif isinstance(event, ev.HistoryRefreshed):
+            changes.update(m1=event.m1, cut=event.cut)
+        elif isinstance(event, ev.BaselineFolded):
+            changes.update(m0=event.m0, m1=event.m1, cut=event.cut, guidance=event.guidance, wire=event.wire)
+    return msgspec.structs.replace(view, **changes) if changes else view
+
+
+def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[bytes]) -> None:
+    """Keep the chain along the head's path, and what the host last sent at each place of it."""
+    if hot.known < 0 or index < hot.known or index > hot.known + len(hot.chain) or index == 0:
+        hot.known, hot.start, hot.chain = index, start, digests
+    else:
+        del hot.chain[index - hot.known :]
+        hot.chain += digests
+    state = hot.state
+    if intake.received is not None:
+        keep, raws = intake.received
+        del hot.received[keep:]
+        hot.received += raws[keep:]
+        return
+    seen = intake.seen
+    hot.received.extend([None] * (len(state.path) - len(seen.new) - len(hot.received)))
+    if seen.revised or seen.cause:
+        hot.received = [None] * (len(state.path) - len(seen.new))
+    hot.received += [intake.bodies[message.body][0] for message in seen.new]
+
+
+def _common(old: Sequence[bytes], new: Sequence[bytes]) -> int:
+    same = 0
+    for a, b in zip(old, new, strict=False):
+        if a != b:
+            break
+        same += 1
+    return same
+
+
+def handle(state: State, name: Any, where: str) -> int:
+    """Return the ordinal of a message of the present request by its handle. Raises ``MessageError``."""
+    m = state.hosts.get(name, 0) if isinstance(name, str) else name
+    if isinstance(m, bool) or not isinstance(m, int) or m not in state.pos:
+        raise MessageError(
+            "no message of the present request has that handle; use the host's message id or the ordinal of "
+            "Request.delta",
+            value=name,
+            where=where,
+        )
+    return m

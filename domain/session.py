@@ -118,6 +118,7 @@ class State(msgspec.Struct, array_like=True):
     reduces: list[int] = msgspec.field(default_factory=list)
     tools_order: list[int] = msgspec.field(default_factory=list)
     passes: int = 0
+    last_version: int = 0
     seen: int = 0
     last: Last | None = None
     fold: Fold | None = None
@@ -174,6 +175,8 @@ def evolve(state: State, version: int, event: ev.Event) -> None:
     if event.cmd:
         _remember(state, event)
     state.version = version
+    if isinstance(event, ev.Pass | ev.PassRefused):
+        state.last_version = version
 
 
 def _remember(state: State, event: ev.Event) -> None:

@@ -56,8 +56,10 @@ def system_messages(view: View, text: Text) -> tuple[bytes, ...]:
     """Return the leading system messages of codecs that have them, guidance included."""
     if view.codec != "openai-chat":
         return ()
-    raws = split_system(text(view.system)) if view.system else ()
-    return wire(view.wire).system_messages(view.codec, raws, guidance(view, text))
+    form = wire(view.wire)
+    body = text(view.system) if view.system else b"[]"
+    raws = [body[start:end] for start, end in form.spans.elements(body, form.spans.start(body))]
+    return form.system_messages(view.codec, raws, guidance(view, text))
 
 
 def system(view: View, text: Text) -> bytes:
@@ -65,16 +67,6 @@ def system(view: View, text: Text) -> bytes:
     if view.codec == "openai-chat":
         return b""
     return wire(view.wire).with_guidance(view.codec, text(view.system) if view.system else b"", guidance(view, text))
-
-
-def join_system(raws: Sequence[bytes]) -> bytes:
-    """Return several raw messages as one chunk. JSON holds no NUL, so it separates them."""
-    return b"\0".join(raws)
-
-
-def split_system(body: bytes) -> tuple[bytes, ...]:
-    """Return the raw messages that ``join_system`` joined."""
-    return tuple(body.split(b"\0")) if body else ()
 
 
 def prefix_blocks(view: View, text: Text) -> Iterator[Any]:
@@ -125,3 +117,64 @@ def follow(
         for message in json:
             digest = form.chain(digest, form.blocks(view.codec, message))
         yield Sent(m, json, digest)
+
+
+class Built(msgspec.Struct, frozen=True):
+    """A request as bytes. ``system`` and ``tools``: JSON, empty to leave out; the first ``head`` messages are ours.
+
+    ``leading`` of ``messages`` are system messages; ``owners[i]`` is the ordinal message i came from (0: ours).
+    """
+
+    codec: str
+    wire: int
+    system: bytes
+    tools: bytes
+    messages: tuple[bytes, ...]
+    owners: tuple[int, ...]
+    leading: int
+    head: int
+    digest: bytes
+
+    def marked(self, ttl: str | None = None) -> tuple[Any, list[Any]]:
+        """Return fresh objects of system and messages with cache marks: system end, m[0], m[1], tail (convention 26)."""
+        form = wire(self.wire)
+        system_part = form.forms.decode(self.system) if self.system else None
+        messages = [form.forms.decode(raw) for raw in self.messages]
+        if self.codec == "anthropic" and isinstance(system_part, str):
+            system_part = [{"type": "text", "text": system_part}]  # only a block can carry a mark
+        form.marks(self.codec, system_part, messages, self.head, ttl)
+        return system_part, messages
+
+
+def build(view: View, path: Sequence[int], raw: Callable[[int], bytes], text: Text) -> Built:
+    """Render the whole request of a path, with its digest."""
+    above, front = system_messages(view, text), head_messages(view, text)
+    sent = list(follow(view, prefix_digest(view, text), path, raw, text, {}, {}))
+    ours = (0,) * (len(above) + len(front))
+    return Built(
+        codec=view.codec,
+        wire=view.wire,
+        system=system(view, text),
+        tools=text(view.tools) if view.tools else b"",
+        messages=(*above, *front, *(message for one in sent for message in one.json)),
+        owners=(*ours, *(one.m for one in sent for _ in one.json)),
+        leading=len(above),
+        head=len(front),
+        digest=sent[-1].digest if sent else prefix_digest(view, text),
+    )
+
+
+def reasons(event: ev.Event) -> tuple[str, ...]:
+    """Return why a pass was what it was: the fold's reasons, the signals that were true, the host's divergence."""
+    if isinstance(event, ev.LastGoodReplayed):
+        return ("last_good",)
+    if isinstance(event, ev.PassRefused):
+        return (event.code,)
+    found: list[str] = list(event.reasons) if isinstance(event, ev.BaselineFolded) else []
+    decision = getattr(event, "decision", None)
+    if decision is not None:
+        found += [signal for signal in decision.signals if signal not in found]
+    divergence = getattr(event, "divergence", None)
+    if divergence is not None:
+        found.append(f"host_{divergence.cause}")
+    return tuple(found)

@@ -66,6 +66,8 @@ class Backend(Protocol):
     """The primitives of a store."""
 
     url: str
+    ask_from: int
+    """From how many bytes of chunks on an append first asks which of them are there already."""
 
     def place(self, stream: str) -> Place | None: ...
     def streams(self) -> list[tuple[str, str]]:

@@ -85,10 +85,10 @@ class _Checker:
     def feed(self, batch: list[Row], out: list[Stored]) -> Fault | None:
         """Check ``batch`` and put the events it confirms into ``out``."""
         # This loop is the cost of opening a long session: names are local, nothing is called that need not be.
-        codec, prefix, place_of, kinds, stop = self.codec, self.prefix, _PLACE.pack, KINDS, self.stop
+        codec, prefix, place_of, kinds, stop_at = self.codec, self.prefix, _PLACE.pack, dict(KINDS), self.stop + 1
+        digest, join, stored = sha256, b"".join, Stored
         decode, running, want, tag, body = codec.decoder.decode, self.running, self.want, self.tag, self.body
         add = out.append
-        fault: Fault | None = None
         for version, new_tag, state in batch:
             if version != want:
                 self.running, self.want, self.tag, self.body = running, want, tag, body
@@ -96,7 +96,7 @@ class _Checker:
             if state is None or new_tag is None or state[1:BODY_AT] != running:
                 self.running, self.want, self.tag, self.body = running, want, tag, body
                 return self.blame(new_tag, state, out)
-            if tag and want - 1 <= stop:
+            if tag and want <= stop_at:
                 kind = kinds.get(tag)
                 if kind is None:
                     return _unknown(self.stream, want - 1, tag)
@@ -106,21 +106,21 @@ class _Checker:
                     return _unknown(self.stream, want - 1, tag, str(error))
                 if type(event) is not kind:
                     return _altered(self.stream, want - 1, "its topic is not the tag of its body")
-                add(Stored(want - 1, running, event))
-            if state[0] == 0:
-                body = state[BODY_AT:]
-            else:
+                add(stored(want - 1, running, event))
+            body = state[BODY_AT:]
+            if state[0]:
                 try:
                     body = plain_body(codec, state)
                 except Unreadable as error:
                     return _altered(self.stream, want, str(error))
             tag = new_tag
-            if not 0 < len(tag) < 256:
+            size = len(tag)
+            if not 0 < size < 256:
                 return _altered(self.stream, want, "its topic is empty or too long")
-            running = sha256(b"".join((prefix, running, place_of(version, len(tag)), tag, body))).digest()
+            running = digest(join((prefix, running, place_of(want, size), tag, body))).digest()
             want += 1
         self.running, self.want, self.tag, self.body = running, want, tag, body
-        return fault
+        return None
 
     def confirm(self, out: list[Stored]) -> Fault | None:
         """Hand out the event that was waiting for its successor."""

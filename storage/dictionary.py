@@ -13,7 +13,7 @@ from ..domain.errors import StoreUnavailable
 
 VERSION = 1
 FILE = "dictionary_v1.bin"
-SHA256 = "0" * 64
+SHA256 = "498ea065a663244820b9df2b82a74723530be567ddb7f951fffb0b5b7dd89dd4"
 
 
 def load_dictionary() -> bytes:

@@ -48,6 +48,8 @@ class Recorder(POPOApplicationRecorder):
 class MemoryBackend:
     """A ``Backend`` in this process's memory. One lock guards all of it; what is handed out are immutable values."""
 
+    ask_from = 0
+
     def __init__(self) -> None:
         self.url = "memory:"
         self.recorder = Recorder()

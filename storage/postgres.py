@@ -44,6 +44,8 @@ Connection = psycopg.Connection[Any]
 class PostgresBackend:
     """A ``Backend`` in one PostgreSQL database (schema ``public``)."""
 
+    ask_from = 64 * 1024
+
     def __init__(self, url: str) -> None:
         """Open the database at ``url``, making the tables where there are none.
 
@@ -109,15 +111,17 @@ class PostgresBackend:
             check_head(stream, expected, place)
             rows, digest = write.rows(place.digest)
             key, version = place.key, rows[-1][0]
-            with connection.pipeline():
-                events = [(key, number, tag.decode(), state) for number, tag, state in rows]
-                for some in sql.pages(events):
-                    connection.execute(*sql.insert_events(some), prepare=True)
-                # In order of digest: two writers that bring the same chunks then wait, and never for each other.
-                for part in sql.pages(sorted(write.chunks)):
-                    connection.execute(*sql.insert_chunks(part), prepare=True)
-                seal = head_seal(stream, version, digest)
-                connection.execute(sql.SET_HEAD, (int(key), version, digest, seal), prepare=True)
+            events = [(key, number, tag.decode(), state) for number, tag, state in rows]
+            # In order of digest: two writers that bring the same chunks then wait, and never for each other.
+            chunks = sorted(write.chunks)
+            while len(events) > sql.PAGE:
+                connection.execute(*sql.insert_events(events[: sql.PAGE]))
+                del events[: sql.PAGE]
+            while len(chunks) > sql.PAGE:
+                connection.execute(*sql.insert_chunks(chunks[: sql.PAGE]))
+                del chunks[: sql.PAGE]
+            head = (int(key), version, digest, head_seal(stream, version, digest))
+            connection.execute(*sql.insert_all(events, chunks, head), prepare=True)
             if hook is not None:
                 hook("inside")
         return Head(stream, version, digest)
@@ -157,12 +161,16 @@ class PostgresBackend:
                 with connection.pipeline():
                     connection.execute("BEGIN")
                     connection.execute(sql.BOUNDED)
-                    fence = connection.execute(sql.FENCE, prepare=True)
-                    if stream:
-                        connection.execute(sql.LOCK_HEAD, (stream,), prepare=True)
-                        found = connection.execute(sql.PLACE, (stream,), prepare=True)
-                check_fence(_schema(fence.fetchone()))
-                yield connection, _read_place(found.fetchone()) if stream else None
+                    found = connection.execute(sql.LOCKED if stream else sql.FENCE, (stream,) if stream else None, prepare=True)
+                row = found.fetchone()
+                if row is None and stream:
+                    # A stream that is new, or that has lost its head.
+                    row = connection.execute(sql.FENCE).fetchone()
+                    place = self._place(connection, stream)
+                else:
+                    place = _read_place(row[1:]) if stream and row else None
+                check_fence(_schema(row))
+                yield connection, place
             except BaseException:
                 with contextlib.suppress(psycopg.Error):
                     connection.execute("ROLLBACK")

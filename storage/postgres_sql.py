@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from .protocol import BUSY_MS
 
@@ -12,9 +12,6 @@ MAKING = 0x666F6C64
 
 PAGE = 200
 """Rows of one INSERT: a statement has at most 65,535 parameters."""
-
-T = TypeVar("T")
-
 TABLES = (
     "CREATE TABLE IF NOT EXISTS foldlog_meta (name text PRIMARY KEY, value text NOT NULL)",
     "CREATE TABLE IF NOT EXISTS foldlog_streams (key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
@@ -38,7 +35,12 @@ PLACE = (
     "(SELECT max(e.originator_version) FROM stored_events e WHERE e.originator_id = s.key::text) "
     "FROM foldlog_streams s LEFT JOIN foldlog_heads h ON h.key = s.key WHERE s.id = %s"
 )
-LOCK_HEAD = "SELECT 1 FROM foldlog_heads WHERE key = (SELECT key FROM foldlog_streams WHERE id = %s) FOR UPDATE"
+# The lock waits for the writer before us and then reads what it left. Events behind the head are not looked for here: the
+# unique key of ``stored_events`` refuses to write over them.
+LOCKED = (
+    "SELECT (SELECT value FROM foldlog_meta WHERE name = 'schema'), h.key, h.version, h.digest, h.seal, h.version "
+    "FROM foldlog_heads h WHERE h.key = (SELECT key FROM foldlog_streams WHERE id = %s) FOR UPDATE"
+)
 
 HEADS = (
     "SELECT s.id, h.version, h.digest FROM foldlog_streams s JOIN foldlog_heads h ON h.key = s.key "
@@ -79,12 +81,6 @@ STRAY_EVENTS = (
 STRAY_HEADS = "SELECT h.key FROM foldlog_heads h WHERE NOT EXISTS (SELECT 1 FROM foldlog_streams s WHERE s.key = h.key)"
 
 
-def pages(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield ``rows`` in pages of ``PAGE``."""
-    for start in range(0, len(rows), PAGE):
-        yield rows[start : start + PAGE]
-
-
 def insert_events(rows: Sequence[tuple[Any, ...]]) -> tuple[str, list[Any]]:
     """Return one statement that inserts ``rows``, so that several events cost one round trip, and its parameters."""
     values = ", ".join(["(%s, %s, %s, %s)"] * len(rows))
@@ -97,3 +93,19 @@ def insert_chunks(chunks: Sequence[tuple[bytes, bytes]]) -> tuple[str, list[Any]
     values = ", ".join(["(%s, %s)"] * len(chunks))
     statement = f"INSERT INTO foldlog_chunks (digest, body) VALUES {values} ON CONFLICT (digest) DO NOTHING"
     return statement, [value for chunk in chunks for value in chunk]
+
+
+def insert_all(
+    events: Sequence[tuple[Any, ...]], chunks: Sequence[tuple[bytes, bytes]], head: tuple[Any, ...]
+) -> tuple[str, list[Any]]:
+    """Return one statement that writes events, chunks and the head in one round trip, and its parameters."""
+    parts, parameters = list[str](), list[Any]()
+    for name, (statement, values) in (
+        ("e", insert_events(events) if events else ("", [])),
+        ("c", insert_chunks(chunks) if chunks else ("", [])),
+    ):
+        if statement:
+            parts.append(f"{name} AS ({statement})")
+            parameters += values
+    front = f"WITH {', '.join(parts)} " if parts else ""
+    return front + SET_HEAD, [*parameters, *head]

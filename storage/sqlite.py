@@ -49,11 +49,22 @@ class Pool(SQLiteConnectionPool):
     """The library's pool, with every PRAGMA the log depends on set on every connection."""
 
     def _create_connection(self) -> SQLiteConnection:
-        connection = super()._create_connection()
-        cursor = connection.cursor()
-        for pragma in sql.PRAGMAS:
-            cursor.execute(pragma)
-        return connection
+        # Made here and not by the library, which keeps one prepared statement a connection: each would be parsed anew.
+        connection = sqlite3.connect(
+            self.db_name,
+            check_same_thread=False,
+            isolation_level=None,
+            cached_statements=64,
+            timeout=BUSY_MS / 1000,
+        )
+        try:
+            for pragma in sql.PRAGMAS:
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
+        connection.row_factory = sqlite3.Row
+        return SQLiteConnection(sqlite_conn=connection, max_age=self.max_age)
 
 
 class Datastore(SQLiteDatastore):
@@ -84,6 +95,8 @@ class Factory(SQLiteFactory):
 
 class SQLiteBackend:
     """A ``Backend`` in one SQLite file."""
+
+    ask_from = 0
 
     def __init__(self, path: Path) -> None:
         """Open the store at ``path``, making file (mode 0600) and folder where there are none.
@@ -155,7 +168,7 @@ class SQLiteBackend:
                 check_fence(self._schema(cursor))
                 return
             cursor.execute(f"PRAGMA busy_timeout = {int(OPEN_S * 1000)}")
-            with self._transaction():
+            with self._transaction(fenced=False):
                 assert isinstance(self._recorder, Recorder)
                 for statement in self._recorder.create_table_statements:
                     cursor.execute(statement)
@@ -265,11 +278,12 @@ class SQLiteBackend:
             self._lock.release()
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, *, fenced: bool = True) -> Iterator[None]:
         cursor = self._cursor
         cursor.execute("BEGIN IMMEDIATE")
         try:
-            check_fence(self._schema(cursor))
+            if fenced:
+                check_fence(self._schema(cursor))
             yield
         except BaseException:
             self._undo()
@@ -329,6 +343,15 @@ class SQLiteBackend:
         return dict(self._in(sql.bodies, digests))
 
     def present(self, digests: Sequence[bytes]) -> set[bytes]:
+        # Asked at every append: the writer's page cache is warm, a reader's is emptied by each commit.
+        if len(digests) <= sql.MANY and self._lock.acquire(blocking=False):
+            try:
+                if not self._closed:
+                    return {row[0] for row in self._cursor.execute(sql.present(len(digests)), digests).fetchall()}
+            except sqlite3.Error as error:
+                raise self._error(error) from error
+            finally:
+                self._lock.release()
         return {row[0] for row in self._in(sql.present, digests)}
 
     def _in(self, statement: Callable[[int], str], digests: Sequence[bytes]) -> Iterator[Any]:

@@ -6,6 +6,7 @@ from .protocol import BUSY_MS
 
 PRAGMAS = (
     f"PRAGMA busy_timeout = {BUSY_MS}",
+    "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = OFF",
     "PRAGMA temp_store = MEMORY",

@@ -63,8 +63,9 @@ class Store:
                 fresh[chunk.digest] = chunk, content.check_chunk(chunk, f"chunks[{number}]")
         if not fresh:
             return []
-        for digest in self._backend.present(list(fresh)):
-            del fresh[digest]
+        if sum(len(chunk.data) for chunk, _ in fresh.values()) >= self._backend.ask_from:
+            for digest in self._backend.present(list(fresh)):
+                del fresh[digest]
         out: dict[bytes, bytes] = {}
         for digest, (chunk, spans) in fresh.items():
             base = self._base(chunk, fresh, out) if chunk.base and chunk.base != digest else None

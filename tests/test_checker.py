@@ -273,6 +273,10 @@ def test_the_incremental_checker_agrees_with_the_whole_one(family: str) -> None:
     for end in range(len(request["messages"]) + 1):
         prefix = {**request, "messages": request["messages"][:end]}
         assert growing.request(prefix) == module.check(prefix), end
+    strange = clone(request)
+    strange["messages"][0]["content"] = object()  # has no digest
+    assert growing.request(strange) == module.check(strange) != []
+    assert growing.request(request) == []
     sources = [request, *(source for _, source in _recorded_sources(family))]
     for rule, mutate, other in mutants.MUTANTS:
         if other != family:

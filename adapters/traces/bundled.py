@@ -7,7 +7,7 @@ import msgspec
 from .generator import generate
 from .model import Trace
 
-_SEED = 11
+_SEED = 36
 _REQUESTS = 180
 
 

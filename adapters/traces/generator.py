@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 from typing import Any
 
@@ -55,7 +55,11 @@ OUTPUT = (
 BYTES_PER_TOKEN = 4
 CACHE_LIFE_MS = 300_000
 START_MS = 1_767_600_000_000
-_MODELS: dict[Codec, str] = {"anthropic": "claude-sonnet-4-5", "pi": "claude-sonnet-4-5", "openai-chat": "deepseek-chat"}
+_MODELS: dict[Codec, str] = {
+    "anthropic": "claude-sonnet-4-5",
+    "pi": "claude-sonnet-4-5",
+    "openai-chat": "deepseek-chat",
+}
 _UNANSWERED: dict[Codec, str] = {"anthropic": INTERRUPTED, "pi": NO_RESULT, "openai-chat": NO_RESULT}
 _KEEP_NEWEST = 12
 _ASK_FROM = 60_000
@@ -68,7 +72,7 @@ _ENVELOPE = 380
 def drawn(rng: Random, quantiles: tuple[tuple[float, float], ...]) -> float:
     """Draw from a distribution given by its quantiles, interpolating the logarithm."""
     at = rng.random()
-    for (low, first), (high, second) in zip(quantiles, quantiles[1:], strict=False):
+    for (low, first), (high, second) in pairwise(quantiles):
         if at <= high:
             return math.exp(math.log(first) + (at - low) / (high - low) * (math.log(second) - math.log(first)))
     return quantiles[-1][1]
@@ -102,7 +106,7 @@ class _Session(msgspec.Struct):
 
 def stream(seed: int, codec: Codec = "anthropic", reduce: bool = True) -> Iterator[Step]:
     """Yield the requests of an endless session, one by one."""
-    rng = Random(seed)
+    rng = Random(seed)  # noqa: S311 - chance here must repeat, not resist guessing
     session = _Session(rng, codec, reduce, pools(rng), START_MS + rng.randrange(86_400) * 1000)
     system, listed = _frame(codec, reduce)
     session.size = len(system or b"") + len(listed)

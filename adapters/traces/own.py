@@ -16,14 +16,17 @@ MARK = "foldlog-trace"
 VERSION = 1
 
 
-class _Header(msgspec.Struct, omit_defaults=False):
+_NULL = msgspec.Raw(b"null")
+
+
+class _Header(msgspec.Struct):
     type: str
     version: int
     name: str
     codec: Codec
     model: str
-    system: msgspec.Raw | None = None
-    tools: msgspec.Raw | None = None
+    system: msgspec.Raw = _NULL
+    tools: msgspec.Raw = _NULL
 
 
 class _Request(msgspec.Struct):
@@ -47,8 +50,7 @@ def matches(value: dict[str, Any]) -> bool:
 
 def write(trace: Trace, path: str | Path) -> None:
     """Write a trace so that ``load`` reads it back with the same bytes. Raises ``InputError`` if it cannot."""
-    system = None if trace.system is None else msgspec.Raw(trace.system)
-    tools = None if trace.tools is None else msgspec.Raw(trace.tools)
+    system, tools = (_NULL if raw is None else msgspec.Raw(raw) for raw in (trace.system, trace.tools))
     rows: list[Any] = [_Header(MARK, VERSION, trace.name, trace.codec, trace.model, system, tools)]
     for step in trace.steps:
         messages = [msgspec.Raw(raw) for raw in step.messages]
@@ -92,8 +94,7 @@ def load(rows: list[Line], skipped: list[Skipped]) -> Trace:
             broken = row.number
     if header is None:
         raise InputError("the header of this foldlog trace is broken; write the trace again", value=MARK)
-    system = None if header.system is None else bytes(header.system)
-    tools = None if header.tools is None else bytes(header.tools)
+    system, tools = (None if bytes(raw) == b"null" else bytes(raw) for raw in (header.system, header.tools))
     counts = dict(sorted(ignored.items()))
     return Trace(
         header.name, header.codec, header.model, system, tools, tuple(steps), tail, tuple(skipped), counts

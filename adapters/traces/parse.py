@@ -61,8 +61,7 @@ def items(raw: bytes) -> list[bytes]:
 
 def lines(body: bytes, skipped: list[Skipped]) -> Iterator[Line]:
     """Yield the lines that are JSON objects; name the others in ``skipped`` (blank lines are no lines)."""
-    for number, raw in enumerate(body.split(b"\n"), 1):
-        raw = raw.strip()
+    for number, raw in enumerate(map(bytes.strip, body.split(b"\n")), 1):
         if not raw:
             continue
         try:

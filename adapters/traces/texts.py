@@ -56,7 +56,8 @@ def pools(rng: Random) -> Pools:
     paths = [f"{pick(folders)}/{pick(idents)}.{pick(('py', 'py', 'ts', 'go'))}" for _ in range(40)]
     numbers = [str(int(10 ** rng.uniform(0, 3.8))) for _ in range(256)]
     start = rng.randrange(86_400)
-    times = [f"{t // 3600 % 24:02}:{t // 60 % 60:02}:{t % 60:02}.{rng.randrange(1000):03}" for t in range(start, start + 240)]
+    seconds = range(start, start + 240)
+    times = [f"{t // 3600 % 24:02}:{t // 60 % 60:02}:{t % 60:02}.{rng.randrange(1000):03}" for t in seconds]
     made = {
         "i": idents,
         "t": types,
@@ -142,7 +143,8 @@ def test_run(rng: Random, have: Pools, size: int) -> tuple[str, bool]:
         name = rng.choice(have["f"])
         head += [f"=================== FAILURES ({name}) ===================", "Traceback (most recent call last):"]
         head += fill(rng, TRACES, have, size // 4) + fill(rng, LOGS, have, size // 4)
-        head.append(f"FAILED {rng.choice(have['p'])}::test_{name} - {rng.choice(have['t'])}Error: {rng.choice(have['n'])}")
+        why = f"{rng.choice(have['t'])}Error: {rng.choice(have['n'])}"
+        head.append(f"FAILED {rng.choice(have['p'])}::test_{name} - {why}")
     head.append(f"{int(failed)} failed, {counted} passed in {rng.uniform(0.2, 90):.2f}s")
     return "\n".join(head), failed
 

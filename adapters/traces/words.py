@@ -6,7 +6,7 @@ which are made anew for every session and shift with every task.
 
 from __future__ import annotations
 
-STEMS = (
+_STEMS = (
     "acl agent alias anchor array asset audit badge batch bloom border branch bridge broker bucket buffer bundle cache "
     "canvas cargo chunk cipher client clock cluster codec column commit cursor daemon delta digest domain draft drift "
     "edge epoch export fabric facet feed fence fiber field filter flag flow fold frame gate glyph grant graph grid group "
@@ -18,20 +18,22 @@ STEMS = (
     "session shard shelf signal slice slot snapshot socket source span spool stage stamp state step stock storage stream "
     "string sweep symbol table tag task tenant thread ticket tile timer token topic trace track tree trigger tuple union "
     "unit upload vault vector vendor view visit volume voucher walker watch wave weight widget window wire worker zone"
-).split()
+)
 
-VERBS = (
+_VERBS = (
     "apply attach build cancel check claim close collect commit compare compute convert count decode detect drain drop "
     "emit encode ensure evict expand expire export fetch find flush fold format freeze handle import infer insert join "
     "list load lock map mark match merge move notify open parse patch poll prepare prune publish pull push read rebuild "
     "record reduce refresh release render replay report resolve restore retry rotate route save scan schedule seal send "
     "settle skip sort split stage start stop store submit sync trim unlock update validate verify visit walk warm wrap write"
-).split()
+)
 
-ADJECTIVES = (
+_ADJECTIVES = (
     "stale empty missing duplicate partial nested pending expired shared local remote cached frozen open broken unused "
     "early late wrong negative large small lazy eager strict loose public private typed raw signed idle hot cold"
-).split()
+)
+
+STEMS, VERBS, ADJECTIVES = _STEMS.split(), _VERBS.split(), _ADJECTIVES.split()
 
 NAMES = ("Aiko", "Børge", "Chidi", "Dana", "Élodie", "Farid", "Grażyna", "Hana", "İpek", "João", "Kofi", "Lærke")
 

@@ -107,7 +107,7 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     )
     if reasons and head is None:
         return Need(head=True)
-    landing = tuple(drop for drop in drops if drop.index >= allowed.reach) if allowed.granted else ()
+    landing = _landing(drops, allowed, wanted=bool(reasons) or state.flush)
     decision = _decision(due, gauge, allowed, drops, landing, quiet, _price(scene, given, gauge, drops))
     shape = _Shape(scene, given, tagged, divergence, decision, now)
     if reasons:
@@ -124,6 +124,19 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     events = [*given.events, *given.seen.events, outcome]
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
     return Decided(tuple(events), texts if refused is None else tagged.texts)
+
+
+def _landing(
+    drops: tuple[drain.Drop, ...], allowed: permission.Permission, *, wanted: bool
+) -> tuple[drain.Drop, ...]:
+    """Return the drops that land: all within reach, or none where the rebuild would not make the request smaller.
+
+    ``wanted``: the prefix is lost anyway, or a person asked; then even what frees nothing leaves the queue.
+    """
+    if not allowed.granted:
+        return ()
+    within = tuple(drop for drop in drops if drop.index >= allowed.reach)
+    return within if wanted or any(drop.frees > 0 for drop in within) else ()
 
 
 def _fold_reasons(

@@ -18,7 +18,7 @@ PLACEHOLDER_TOKENS = 6
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """One drop that can land now: its edits, the tokens it frees, the first path index it changes."""
+    """One drop that can land now: its edits, the tokens it frees (of a tiny part none), the first path index it changes."""
 
     tag: int
     mode: str
@@ -30,7 +30,7 @@ class Drop(msgspec.Struct, frozen=True):
 def plan(scene: Scene, reach: int, protected: frozenset[int]) -> tuple[Drop, ...]:
     """Return the drops of the queue that a rebuild reaching back to path index ``reach`` can make, in tag order.
 
-    Left where they are: protected tags, arcs that are open or off the path, parts whose drop frees nothing.
+    Left where they are: protected tags, arcs that are open or off the path.
     """
     state = scene.state
     recent = frozenset(state.tools_order[-SKELETONS:])
@@ -40,7 +40,7 @@ def plan(scene: Scene, reach: int, protected: frozenset[int]) -> tuple[Drop, ...
         if number in protected or tag.status != "active":
             continue
         drop = _arc(scene, number, tag, recent) if tag.kind == "tool" else _content(scene, number, tag)
-        if drop is not None and drop.index >= reach and drop.frees > 0:
+        if drop is not None and drop.index >= reach:
             drops.append(drop)
     return tuple(drops)
 
@@ -53,7 +53,7 @@ def _content(scene: Scene, number: int, tag: Tag) -> Drop | None:
     if not isinstance(part, Text | Media):
         return None
     edits = (SetBody(tag.m, tag.p, "placeholder"),)
-    return Drop(number, "placeholder", edits, tag.tokens - PLACEHOLDER_TOKENS, index)
+    return Drop(number, "placeholder", edits, max(tag.tokens - PLACEHOLDER_TOKENS, 0), index)
 
 
 def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | None:
@@ -74,7 +74,7 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | 
         mode = "skeleton_real"
         if result.media:
             edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
-        return Drop(number, mode, edits, result.tokens - PLACEHOLDER_TOKENS, index)
+        return Drop(number, mode, edits, max(result.tokens - PLACEHOLDER_TOKENS, 0), index)
     edits = (SetBody(cm, cp, "absent"), SetBody(tag.m, tag.p, "absent"))
     return Drop(number, "full", edits, result.tokens + call.tokens, min(index, scene.index(cm)))
 

@@ -118,7 +118,8 @@ def _tools(raw: bytes) -> list[Any]:
 
 
 def _spoken(codec: str, tool: dict[str, Any]) -> tuple[str, str]:
-    body = tool.get("function") if codec == "openai-chat" and isinstance(tool.get("function"), dict) else tool
+    function = tool.get("function") if codec == "openai-chat" else None
+    body = function if isinstance(function, dict) else tool
     name, description = body.get("name"), body.get("description")
     return name if isinstance(name, str) else "", description if isinstance(description, str) else ""
 

@@ -97,18 +97,20 @@ def with_guidance(codec: str, system_raw: bytes, guidance: str) -> bytes:
     if first == b'"':
         end = spans.string_end(system_raw, at)
         return spans.splice(system_raw, [(end - 1, end - 1, forms.quote("\n\n" + guidance)[1:-1])])
-    items = spans.elements(system_raw, at)
-    if items and system_raw[items[-1][0]] == 123:
-        begin, end = items[-1]
-        if spans.member(spans.members(system_raw, begin), "role") is not None:
-            return spans.splice(system_raw, [(begin, end, _append(system_raw[begin:end], guidance))])
+    tree = spans.scan(system_raw, 2)
+    if at not in tree.arrays:
+        raise MessageError("the system text must be a string or a list of blocks", where="system")
+    items = tree.arrays[at]
     if not items:
         return b"[" + _text_block(guidance) + b"]"
-    return spans.splice(system_raw, [(items[-1][1], items[-1][1], b"," + _text_block(guidance))])
+    begin, end = items[-1]
+    if tree.value(begin, "role") is not None:
+        return spans.splice(system_raw, [(begin, end, _append(system_raw[begin:end], guidance))])
+    return spans.splice(system_raw, [(end, end, b"," + _text_block(guidance))])
 
 
 def _append(raw: bytes, guidance: str) -> bytes:
-    at = spans.member(spans.members(raw, spans.start(raw)), "content")
+    at = spans.scan(raw).value(spans.start(raw), "content")
     if at is None:
         raise MessageError("a system message must have content", where="system")
     return spans.splice(raw, [(*at, with_guidance("", raw[at[0] : at[1]], guidance))])
@@ -120,7 +122,7 @@ def split_system(codec: str, raws: Sequence[bytes]) -> int:
         return 0
     n = 0
     for raw in raws:
-        role = spans.member(spans.members(raw, spans.start(raw)), "role")
+        role = spans.scan(raw, 1).value(spans.start(raw), "role")
         if role is None or forms.decode(raw[role[0] : role[1]]) not in ("system", "developer"):
             break
         n += 1

@@ -41,6 +41,6 @@ def strip_echo(text: str) -> str:
 def strip_all(text: str) -> str:
     """Return assistant text as it is to be persisted: no notation anywhere, no ``§`` left, trimmed."""
     text = strip_echo(text)
-    for shape in (_WELL_ANY, _MALFORMED_ANY, _DANGLING_ANY):
+    for shape in (_MALFORMED_ANY, _WELL_ANY, _DANGLING_ANY):  # a malformed shape may end in a well-formed one
         text = shape.sub("", text)
     return text.replace("§", "").strip()

@@ -19,6 +19,8 @@ _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _sorted: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 _plain: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 _QUOTED_DIGITS = re.compile(rb'"-?[0-9]{19}')
+_QUOTES_INTS = _plain(2**64).startswith(b'"')
+"""Some releases of msgspec write integers over 64 bits as strings; the identity form must not depend on that."""
 _LOW, _HIGH = -(2**63), 2**64 - 1
 _CANNOT = (TypeError, ValueError, OverflowError, msgspec.MsgspecError)
 
@@ -78,26 +80,38 @@ def canonical(value: Any) -> bytes:
         out = _sorted(value)
     except _CANNOT:
         return _total(value)
-    if _QUOTED_DIGITS.search(out) and _odd_int(value):  # some msgspec write integers over 64 bits as strings
+    if _QUOTES_INTS and _QUOTED_DIGITS.search(out) and _odd_int(value):
         return _total(value)
     return out
 
 
 def _odd_int(value: Any) -> bool:
-    if isinstance(value, int):
-        return not _LOW <= value <= _HIGH
-    if isinstance(value, dict):
-        return any(_odd_int(v) for v in value.values())
-    return isinstance(value, list) and any(_odd_int(v) for v in value)
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, int):
+            if not _LOW <= item <= _HIGH:
+                return True
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
+    return False
 
 
 def _total(value: Any) -> bytes:
     if isinstance(value, Number):
         return value.token.encode()
     if isinstance(value, dict):
-        return b"{" + b",".join(quote(k) + b":" + _total(value[k]) for k in sorted(value)) + b"}"
+        members = []
+        for key in sorted(value):
+            members.append(quote(key) + b":" + _total(value[key]))
+        return b"{" + b",".join(members) + b"}"
     if isinstance(value, list):
-        return b"[" + b",".join(_total(v) for v in value) + b"]"
+        items = []
+        for item in value:
+            items.append(_total(item))
+        return b"[" + b",".join(items) + b"]"
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -213,9 +227,8 @@ def _walk(value: Any, path: str, depth: int) -> bool:
         for i, inner in enumerate(value):
             odd = _walk(inner, f"{path}[{i}]", depth + 1) or odd
         return odd
-    raise MessageError(
-        f"a {type(value).__name__} is no JSON value; hand over plain dicts, lists and strings", value=value, where=path or "."
-    )
+    what = f"a {type(value).__name__} is no JSON value; hand over plain dicts, lists and strings"
+    raise MessageError(what, value=value, where=path or ".")
 
 
 def _encodable(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -104,10 +105,8 @@ def _call(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
         text = given if isinstance(given, str) else ""
         strings = forms.size(text)
         if unit.value.get("type") != "custom":
-            try:
+            with suppress(MessageError, UnicodeEncodeError):  # not decodable: the whole string counts
                 strings = _strings(forms.decode(text.encode()))
-            except (MessageError, UnicodeEncodeError):
-                pass  # not decodable: the whole string counts
     else:
         text = forms.canonical(given).decode() if given is not None else ""
         strings = _strings(given)
@@ -116,13 +115,17 @@ def _call(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
 
 
 def _strings(value: Any) -> int:
-    if isinstance(value, str):
-        return forms.size(value)
-    if isinstance(value, dict):
-        return sum(_strings(v) for v in value.values())
-    if isinstance(value, list):
-        return sum(_strings(v) for v in value)
-    return 0
+    total = 0
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            total += forms.size(item)
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
+    return total
 
 
 def _result(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
@@ -183,26 +186,23 @@ _PARTS: dict[str, Callable[[Unit, str, Count, bytes], transcript.Part]] = {
 
 
 def _attachments(raw: bytes) -> list[spans.Span]:
-    content = spans.member(spans.members(raw, spans.start(raw)), "content")
-    if content is None or raw[content[0]] != 91:
-        return []
+    tree = spans.scan(raw)
+    content = tree.value(spans.start(raw), "content")
     out: list[spans.Span] = []
-    for begin, end in spans.elements(raw, content[0]):
-        inner = spans.members(raw, begin)
-        kind = _type(raw, inner)
+    for begin, end in tree.arrays.get(content[0], []) if content else []:
+        kind = _type(raw, tree, begin)
         if kind in MEDIA:
             out.extend(attachment_spans(raw, begin, end))
         elif kind == "tool_result":
-            nested = spans.member(inner, "content")
-            if nested is not None and raw[nested[0]] == 91:
-                for b, e in spans.elements(raw, nested[0]):
-                    if _type(raw, spans.members(raw, b)) in MEDIA:
-                        out.extend(attachment_spans(raw, b, e))
+            inner = tree.value(begin, "content")
+            for b, e in tree.arrays.get(inner[0], []) if inner else []:
+                if _type(raw, tree, b) in MEDIA:
+                    out.extend(attachment_spans(raw, b, e))
     return out
 
 
-def _type(raw: bytes, found: list[spans.Member]) -> Any:
-    at = spans.member(found, "type")
+def _type(raw: bytes, tree: spans.Tree, pos: int) -> Any:
+    at = tree.value(pos, "type")
     return forms.decode(raw[at[0] : at[1]]) if at else None
 
 
@@ -214,11 +214,11 @@ def original(codec: str, raw: bytes, p: int) -> bytes:
     unit = _unit(codec, raw, p)
     if unit.at == "message":
         return raw
-    top = spans.members(raw, spans.start(raw))
+    tree = spans.scan(raw)
     key = {"string": "content", "item": "content", "call": "tool_calls"}.get(unit.at, unit.key)
-    begin, end = spans.member(top, key) or (0, len(raw))
+    begin, end = tree.value(spans.start(raw), key) or (0, len(raw))
     if unit.at in ("item", "call"):
-        begin, end = spans.elements(raw, begin)[unit.index]
+        begin, end = tree.arrays[begin][unit.index]
     return raw[begin:end]
 
 

@@ -28,17 +28,16 @@ _REMOVES = {
 
 
 class Draft(msgspec.Struct):
-    """The edits of one message while they are collected; ``top`` are the message's members."""
+    """The edits of one message while they are collected; ``top`` is the offset of the message's own bracket."""
 
     codec: str
     raw: bytes
     seen: Layout
     chunk: Chunk
-    top: list[spans.Member]
+    tree: spans.Tree
+    top: int
     edits: list[spans.Splice] = []
     gone: set[int] = set()
-    items: list[spans.Span] | None = None
-    calls: list[spans.Span] | None = None
 
 
 def render(codec: str, raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | None:
@@ -54,7 +53,7 @@ def render(codec: str, raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | 
     if slots.shape == "keep" and slots.trail < 0 and all(_idle(s) for s in slots.parts):
         return raw
     seen = layout(codec, forms.decode(raw), "message")
-    draft = Draft(codec, raw, seen, text, spans.members(raw, spans.start(raw)))
+    draft = Draft(codec, raw, seen, text, spans.scan(raw), spans.start(raw))
     if slots.shape == "shell":
         return _shell(draft, _chunk(draft, slots.text))
     for p, unit in enumerate(seen.units):
@@ -124,33 +123,33 @@ def _block(text: str) -> bytes:
 # --------------------------------------------------------------------- where it stands
 
 
-def _need(found: spans.Span | None, key: str) -> spans.Span:
+def _need(draft: Draft, pos: int, key: str) -> spans.Span:
+    found = draft.tree.value(pos, key)
     if found is None:
         raise MessageError(f"the message has no {key}")
     return found
 
 
+def _list(draft: Draft, key: str) -> list[spans.Span]:
+    return draft.tree.arrays.get(_need(draft, draft.top, key)[0], [])
+
+
 def _item(draft: Draft, unit: Unit) -> spans.Span:
-    if unit.at == "call":
-        if draft.calls is None:
-            draft.calls = spans.elements(draft.raw, _need(spans.member(draft.top, "tool_calls"), "tool_calls")[0])
-        return draft.calls[unit.index]
-    if draft.items is None:
-        draft.items = spans.elements(draft.raw, _need(spans.member(draft.top, "content"), "content")[0])
-    return draft.items[unit.index]
+    return _list(draft, "tool_calls" if unit.at == "call" else "content")[unit.index]
 
 
-def _members(draft: Draft, unit: Unit) -> list[spans.Member]:
-    return draft.top if unit.at in ("string", "message", "member") else spans.members(draft.raw, _item(draft, unit)[0])
+def _holder(draft: Draft, unit: Unit) -> int:
+    """Return the offset of the object that holds the unit's own members."""
+    return _item(draft, unit)[0] if unit.at in ("item", "call") else draft.top
 
 
-def _set(draft: Draft, holder: list[spans.Member], key: str, value: bytes) -> None:
-    """Write ``value`` as member ``key`` of the object with members ``holder`` (never empty: it has a type or role)."""
-    at = spans.member(holder, key)
+def _set(draft: Draft, holder: int, key: str, value: bytes) -> None:
+    """Write ``value`` as member ``key`` of the object at ``holder`` (never empty: it has a type or role)."""
+    at = draft.tree.value(holder, key)
     if at is not None:
         draft.edits.append((*at, value))
     else:
-        end = holder[-1][3]
+        end = draft.tree.objects[holder][-1][3]
         draft.edits.append((end, end, b"," + forms.quote(key) + b":" + value))
 
 
@@ -181,7 +180,7 @@ def _affix(draft: Draft, at: spans.Span, stripped: int, before: str, after: str)
 
 def _edit_text(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     key = "content" if unit.at == "string" else "text"
-    at = _need(spans.member(_members(draft, unit), key), key)
+    at = _need(draft, _holder(draft, unit), key)
     if slot.body == "placeholder":
         draft.edits.append((*at, forms.quote(dropped(slot.tag))))
     elif slot.body == "empty":
@@ -203,11 +202,12 @@ def _edit_call(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     if slot.body != "marker":
         return
     marker = _chunk(draft, slot.text)
-    holder = _members(draft, unit)
+    forms.decode(marker.encode())  # a marker that is no JSON would break the whole message
+    holder = _holder(draft, unit)
     if draft.codec == "openai-chat":
         custom = unit.value.get("type") == "custom"
-        function = _need(spans.member(holder, "custom" if custom else "function"), "function")
-        _set(draft, spans.members(draft.raw, function[0]), "input" if custom else "arguments", forms.quote(marker))
+        function = _need(draft, holder, "custom" if custom else "function")
+        _set(draft, function[0], "input" if custom else "arguments", forms.quote(marker))
     else:
         _set(draft, holder, "input" if draft.codec == "anthropic" else "arguments", marker.encode())
 
@@ -216,7 +216,7 @@ def _edit_thinking(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     if slot.think == "absent":
         draft.gone.add(p)
     elif slot.think == "cleared" and draft.codec == "anthropic":
-        at = spans.member(_members(draft, unit), "thinking")
+        at = draft.tree.value(_holder(draft, unit), "thinking")
         if at is not None and unit.value.get("thinking"):
             draft.edits.append((*at, forms.quote(CLEARED)))
 
@@ -227,6 +227,8 @@ def _edit_media(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
         draft.edits.append((begin, end, _block(dropped(slot.tag))))
     elif slot.body == "text":
         body = _chunk(draft, slot.text)
+        if slot.tag > 0:
+            body = body[own_length(body) :]
         before, after = _wrap(draft, slot, not body)
         draft.edits.append((begin, end, _block(before + body + after)))
     elif slot.media == "strip":
@@ -240,14 +242,16 @@ def _edit_media(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
 
 
 def _edit_result(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
-    holder = _members(draft, unit)
+    holder = _holder(draft, unit)
     content = output_blocks(unit)
-    at = spans.member(holder, "content")
+    at = draft.tree.value(holder, "content")
     if slot.body in ("placeholder", "text"):
         if slot.body == "placeholder":
             whole = dropped(slot.tag)
         else:
             body = _chunk(draft, slot.text)
+            if slot.tag > 0:
+                body = body[own_length(body) :]
             before, after = _wrap(draft, slot, not body)
             whole = before + body + after
         kept = _media_inside(draft, content, at) if slot.media == "keep" else []
@@ -277,12 +281,12 @@ def _output(draft: Draft, text: str, media: list[bytes]) -> bytes:
 def _media_inside(draft: Draft, content: Any, at: spans.Span | None) -> list[bytes]:
     if not isinstance(content, list) or at is None or not any(b["type"] in MEDIA for b in content):
         return []
-    places = spans.elements(draft.raw, at[0])
+    places = draft.tree.arrays[at[0]]
     return [draft.raw[b:e] for (b, e), block in zip(places, content, strict=True) if block["type"] in MEDIA]
 
 
 def _edit_output(draft: Draft, slot: PartSlots, content: list[dict[str, Any]], at: spans.Span) -> None:
-    places = spans.elements(draft.raw, at[0])
+    places = draft.tree.arrays[at[0]]
     gone = {i for i, b in enumerate(content) if b["type"] in MEDIA} if slot.media == "strip" else set()
     if len(gone) == len(content):
         draft.edits.append((*at, _output(draft, dropped(slot.tag) if slot.tag else "", [])))
@@ -307,7 +311,7 @@ def _edit_output(draft: Draft, slot: PartSlots, content: list[dict[str, Any]], a
 
 
 def _text_span(draft: Draft, place: spans.Span) -> spans.Span:
-    return _need(spans.member(spans.members(draft.raw, place[0]), "text"), "text")
+    return _need(draft, place[0], "text")
 
 
 def _edit_other(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
@@ -358,19 +362,22 @@ def _remove(draft: Draft) -> None:
     inside = [p for p, u in enumerate(units) if u.at in ("item", "string")]
     if inside and draft.gone.issuperset(inside):
         # other parts stand outside the content, which only openai-chat has; its assistants may have none
-        draft.edits = [e for e in draft.edits if not _within(e, _need(spans.member(draft.top, "content"), "content"))]
+        draft.edits = [e for e in draft.edits if not _within(e, _need(draft, draft.top, "content"))]
         _set(draft, draft.top, "content", b"null")
     elif inside and units[inside[0]].at == "item":
-        _item(draft, units[inside[0]])
-        draft.edits.extend(spans.removals(draft.items or [], {units[p].index for p in inside if p in draft.gone}))
+        _take(draft, "content", inside)
     keys = {units[p].key for p in draft.gone if units[p].at == "member"}
     calls = [p for p, u in enumerate(units) if u.at == "call"]
     if calls and draft.gone.issuperset(calls):
         keys.add("tool_calls")
     elif calls:
-        _item(draft, units[calls[0]])
-        draft.edits.extend(spans.removals(draft.calls or [], {units[p].index for p in calls if p in draft.gone}))
+        _take(draft, "tool_calls", calls)
     _drop_members(draft, keys)
+
+
+def _take(draft: Draft, key: str, parts: list[int]) -> None:
+    gone = {draft.seen.units[p].index for p in parts if p in draft.gone}
+    draft.edits.extend(spans.removals(_list(draft, key), gone))
 
 
 def _within(edit: spans.Splice, at: spans.Span) -> bool:
@@ -379,14 +386,14 @@ def _within(edit: spans.Splice, at: spans.Span) -> bool:
 
 def _drop_members(draft: Draft, keys: set[str]) -> None:
     if keys:
-        gone = {i for i, m in enumerate(draft.top) if m[0] in keys}
-        draft.edits.extend(spans.removals([(m[1], m[3]) for m in draft.top], gone))
+        own = draft.tree.objects[draft.top]
+        draft.edits.extend(spans.removals([(m[1], m[3]) for m in own], {i for i, m in enumerate(own) if m[0] in keys}))
 
 
 def _shell(draft: Draft, text: str) -> bytes:
     """Return the message with one text in place of all it held; ids that pair it stay."""
     if draft.codec == "pi" and any(u.at == "message" and u.kind == "other" for u in draft.seen.units):
-        stamp = spans.member(draft.top, "timestamp")
+        stamp = draft.tree.value(draft.top, "timestamp")
         time = draft.raw[stamp[0] : stamp[1]] if stamp else b"0"
         return b'{"role":"user","content":[' + _block(text) + b'],"timestamp":' + time + b"}"
     body = forms.quote(text) if draft.codec == "openai-chat" else b"[" + _block(text) + b"]"
@@ -403,32 +410,28 @@ def _shell(draft: Draft, text: str) -> bytes:
 
 def unmarked_message(raw: bytes) -> bytes:
     """Return ``raw`` without the cache marks of its content blocks, also of those inside tool results."""
-    content = spans.member(spans.members(raw, spans.start(raw)), "content")
-    if content is None or raw[content[0]] != 91:
-        return raw
-    return spans.splice(raw, _mark_splices(raw, content[0], True))
+    tree = spans.scan(raw)
+    content = tree.value(spans.start(raw), "content")
+    return spans.splice(raw, _mark_splices(raw, tree, content[0], True)) if content else raw
 
 
 def unmarked(raw: bytes) -> bytes:
     """Return a system or tool list (or a string) without the cache marks of its elements; ``b""`` stays."""
-    at = spans.start(raw)
-    if raw[at : at + 1] != b"[" or b"cache_control" not in raw:
+    if b"cache_control" not in raw:
         return raw
-    return spans.splice(raw, _mark_splices(raw, at, False))
+    return spans.splice(raw, _mark_splices(raw, spans.scan(raw, 2), spans.start(raw), False))
 
 
-def _mark_splices(raw: bytes, pos: int, results: bool) -> list[spans.Splice]:
+def _mark_splices(raw: bytes, tree: spans.Tree, pos: int, results: bool) -> list[spans.Splice]:
     out: list[spans.Splice] = []
-    for begin, end in spans.elements(raw, pos):
-        if raw[begin] != 123 or raw.find(b"cache_control", begin, end) < 0:
-            continue
-        found = spans.members(raw, begin)
+    for begin, _end in tree.arrays.get(pos, ()):
+        found = tree.objects.get(begin, [])
         gone = {i for i, m in enumerate(found) if m[0] == forms.MARK}
-        out.extend(spans.removals([(m[1], m[3]) for m in found], gone))
-        kind = spans.member(found, "type")
-        if not results or kind is None or forms.decode(raw[kind[0] : kind[1]]) != "tool_result":
-            continue
-        for i, (name, _, value, _end) in enumerate(found):
-            if name == "content" and i not in gone and raw[value] == 91:
-                out.extend(_mark_splices(raw, value, False))
+        if gone:
+            out.extend(spans.removals([(m[1], m[3]) for m in found], gone))
+        kind = spans.member(found, "type") if results else None
+        if kind is not None and forms.decode(raw[kind[0] : kind[1]]) == "tool_result":
+            for name, _, value, _ in found:
+                if name == "content":
+                    out.extend(_mark_splices(raw, tree, value, False))
     return out

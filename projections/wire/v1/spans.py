@@ -6,6 +6,7 @@ when it was read; the scanner still refuses what it cannot walk rather than gues
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 
@@ -31,6 +32,8 @@ _TURN = re.compile(rb'["{}\[\]]')
 _BRACKET = re.compile(rb"[\[\]{}]")
 _DEEP = frozenset({"content", "tool_calls", "function", "custom"})
 """Members worth looking into: all that an edit can reach."""
+_LEVELS = 5
+"""Message, its content, a block, the content of a tool result, a block of it."""
 
 
 def malformed(pos: int, what: str = "the JSON cannot be read") -> MessageError:
@@ -102,95 +105,89 @@ def value_end(raw: bytes, pos: int) -> int:
     return scalar.end()
 
 
-def start(raw: bytes) -> int:
-    """Return the offset of the first byte that is not white space."""
-    found = _BLANK.match(raw)
-    return found.end() if found else 0
+def start(raw: bytes, pos: int = 0) -> int:
+    """Return the offset of the first byte from ``pos`` on that is not white space."""
+    found = _BLANK.match(raw, pos)
+    return found.end() if found else pos
 
 
 class Tree(msgspec.Struct):
-    """The spans of a message as deep as edits reach, found in one walk.
+    """The spans of a JSON text, found in one walk.
 
-    ``objects`` and ``arrays`` map the offset of a bracket to the members or elements behind it.
+    ``objects`` and ``arrays`` map the offset of an opening bracket to the members (in written order, duplicate keys
+    included) or elements behind it.
     """
 
     objects: dict[int, list[Member]] = {}
     arrays: dict[int, list[Span]] = {}
 
+    def value(self, pos: int, key: str) -> Span | None:
+        """Return the value span of the last member ``key`` (readers of JSON take the last) of the object at ``pos``."""
+        return member(self.objects[pos], key) if pos in self.objects else None
 
-def scan(raw: bytes) -> Tree:
-    """Return the spans of the message in ``raw``; what stands in tool arguments is passed over as a whole."""
+
+def scan(raw: bytes, depth: int = _LEVELS) -> Tree:
+    """Return the spans of the value in ``raw``, ``depth`` levels deep; tool arguments are passed over as a whole."""
     tree = Tree()
-    _object(raw, start(raw), tree)
+    _walk(raw, start(raw), tree, depth)
     return tree
 
 
-def _object(raw: bytes, pos: int, tree: Tree | None) -> int:
-    """Walk the object at ``pos`` into ``tree``; return the offset behind it."""
+def _walk(raw: bytes, pos: int, tree: Tree, depth: int) -> int:
+    if depth:
+        first = raw[pos : pos + 1]
+        if first == b"{":
+            return _object(raw, pos, tree, depth - 1)
+        if first == b"[":
+            return _array(raw, pos, tree, depth - 1)
+    return value_end(raw, pos)
+
+
+def _object(raw: bytes, pos: int, tree: Tree, depth: int) -> int:
     out: list[Member] = []
+    tree.objects[pos] = out
     at = pos + 1
     while True:
         key = _KEY.match(raw, at)
         if key is None:
-            end = _NEXT.match(raw, at)
-            if out or end is None or end.group(1) != b"}":
+            step = _NEXT.match(raw, at)
+            if out or step is None or step.group(1) != b"}":
                 raise malformed(at)
-            break
+            return step.end(1)
         begin, stop = key.span(1)
         name = raw[begin:stop]
-        text: str = msgspec.json.decode(b'"' + name + b'"') if b"\\" in name else name.decode("utf-8", "replace")
+        text = json.loads(b'"' + name + b'"', strict=False) if b"\\" in name else name.decode("utf-8", "replace")
         value = key.end()
-        deep = tree is not None and text in _DEEP
-        at = _walk(raw, value, tree) if deep else value_end(raw, value)
+        at = _walk(raw, value, tree, depth) if text in _DEEP else value_end(raw, value)
         out.append((text, begin - 1, value, at))
-        if raw[at : at + 1] == b"," and raw[at + 1 : at + 2] == b'"':
-            at += 1
-            continue
-        end = _NEXT.match(raw, at)
-        if end is None or end.group(1) == b"]":
+        step = _NEXT.match(raw, at)
+        if step is None or step.group(1) == b"]":
             raise malformed(at)
-        at = end.end()
-        if end.group(1) == b"}":
-            break
-    if tree is None:
-        raise malformed(pos)
-    tree.objects[pos] = out
-    return end.end(1) if end else at
+        if step.group(1) == b"}":
+            return step.end(1)
+        at = step.end()
 
 
-def _array(raw: bytes, pos: int, tree: Tree) -> int:
-    """Walk the array at ``pos`` into ``tree``; return the offset behind it."""
+def _array(raw: bytes, pos: int, tree: Tree, depth: int) -> int:
     out: list[Span] = []
     tree.arrays[pos] = out
-    blank = _BLANK.match(raw, pos + 1)
-    at = blank.end() if blank else pos + 1
+    at = start(raw, pos + 1)
     if raw[at : at + 1] == b"]":
         return at + 1
     while True:
         begin = at
-        at = _walk(raw, begin, tree)
+        at = _walk(raw, begin, tree, depth)
         out.append((begin, at))
-        end = _NEXT.match(raw, at)
-        if end is None or end.group(1) == b"}":
+        step = _NEXT.match(raw, at)
+        if step is None or step.group(1) == b"}":
             raise malformed(at)
-        at = end.end()
-        if end.group(1) == b"]":
-            return end.end(1)
-
-
-def _walk(raw: bytes, pos: int, tree: Tree | None) -> int:
-    first = raw[pos : pos + 1]
-    if tree is None:
-        return value_end(raw, pos)
-    if first == b"{":
-        return _object(raw, pos, tree)
-    if first == b"[":
-        return _array(raw, pos, tree)
-    return value_end(raw, pos)
+        if step.group(1) == b"]":
+            return step.end(1)
+        at = step.end()
 
 
 def member(found: Sequence[Member], key: str) -> Span | None:
-    """Return the value span of the last member called ``key`` (readers of JSON take the last), or None."""
+    """Return the value span of the last member called ``key``, or None."""
     for name, _, begin, end in reversed(found):
         if name == key:
             return begin, end
@@ -198,26 +195,12 @@ def member(found: Sequence[Member], key: str) -> Span | None:
 
 
 def elements(raw: bytes, pos: int) -> list[Span]:
-    """Return the spans of the elements of the array at ``pos``."""
-    if raw[pos : pos + 1] != b"[":
+    """Return the spans of the elements of the array at ``pos``. Raises ``MessageError`` where there is no array."""
+    tree = Tree()
+    _walk(raw, pos, tree, 1)
+    if pos not in tree.arrays:
         raise malformed(pos, "an array was expected")
-    out: list[Span] = []
-    blank = _BLANK.match(raw, pos + 1)
-    at = blank.end() if blank else pos + 1
-    if raw[at : at + 1] == b"]":
-        return out
-    while True:
-        end = value_end(raw, at)
-        out.append((at, end))
-        step = _NEXT.match(raw, end)
-        if step is None:
-            raise malformed(end)
-        mark = step.group(1)
-        if mark == b"]":
-            return out
-        if mark != b",":
-            raise malformed(end)
-        at = step.end()
+    return tree.arrays[pos]
 
 
 def removals(items: Sequence[Span], gone: Collection[int]) -> list[Splice]:

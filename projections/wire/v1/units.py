@@ -35,7 +35,10 @@ class Unit(msgspec.Struct):
 
 
 class Layout(msgspec.Struct):
-    """A message as its codec sees it: neutral role, the host's role, units, members that reach the model beside them."""
+    """A message as its codec sees it.
+
+    ``role`` is neutral, ``said`` the host's own word; ``members`` reach the model beside the units.
+    """
 
     role: Role
     said: str
@@ -120,7 +123,7 @@ def _block_kind(block: Any, kinds: dict[str, Kind], where: str, i: int) -> Kind:
     kind = kinds.get(given, "other")
     if kind == "text":
         if not isinstance(block.get("text"), str):
-            raise MessageError("a text block must hold text", value=block.get("text"), where=f"{where}.content[{i}].text")
+            raise MessageError("a text block must hold text", value=block, where=f"{where}.content[{i}].text")
     elif kind == "call":
         _name(block.get("id"), "the id of a tool call", f"{where}.content[{i}].id")
         _name(block.get("name"), "the name of a called tool", f"{where}.content[{i}].name")
@@ -136,12 +139,13 @@ def _output(content: Any, where: str) -> None:
     if content is None or isinstance(content, str):
         return
     if not isinstance(content, list):
-        raise MessageError("a tool's output must be a string or a list of blocks", value=content, where=f"{where}.content")
+        raise MessageError("output must be a string or a list of blocks", value=content, where=f"{where}.content")
     for i, block in enumerate(content):
+        place = f"{where}.content[{i}]"
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-            raise MessageError("a block of a tool's output must have a type", value=block, where=f"{where}.content[{i}]")
+            raise MessageError("a block of a tool's output must have a type", value=block, where=place)
         if block["type"] == "text" and not isinstance(block.get("text"), str):
-            raise MessageError("a text block must hold text", value=block, where=f"{where}.content[{i}].text")
+            raise MessageError("a text block must hold text", value=block, where=f"{place}.text")
 
 
 def _anthropic(message: dict[str, Any], said: str, where: str) -> Layout:
@@ -196,7 +200,8 @@ def _pi(message: dict[str, Any], said: str, where: str) -> Layout:
     content = message.get("content")
     if said == "assistant":
         stop = message.get("stopReason")
-        return Layout("assistant", said, _items(content, _PI, where), {"stopReason": stop} if stop is not None else None)
+        members = {"stopReason": stop} if stop is not None else None
+        return Layout("assistant", said, _items(content, _PI, where), members)
     if said in ("user", "custom"):
         return Layout("user", said, _items(content, {"text": "text", "image": "media"}, where))
     if said == "toolResult":

@@ -1,0 +1,1 @@
+"""Everything that touches the world: hosts, models, traces, the command line."""

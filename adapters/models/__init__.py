@@ -1,0 +1,1 @@
+"""Models and tokenizers behind small ports."""

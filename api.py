@@ -1,0 +1,536 @@
+"""The public doors: ``Engine``, ``Session``, ``Request``. Everything here is a thin layer over one ``engine.Core`` a session."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from . import engine
+from .adapters.models.tokens import ENCODING, tokenizer
+from .domain import events as ev
+from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
+from .domain.passes import protection
+from .domain.passes.schedule import calibrated, gauge
+from .domain.policy import Policy, make_policy
+from .domain.ranges import parse_tags
+from .domain.reduce import evaluate
+from .domain.session import State, path_of
+from .domain.streams import escape, session_stream
+from .projections import audit as audits
+from .projections import request as requests
+from .projections.fold import Folded, find_pass, load
+from .projections.intake import Options, Reader
+from .projections.wire import CURRENT, wire
+from .storage.protocol import Log, open_log
+
+MODES = ("primary", "subagent")
+OUTCOMES = ("overflow", "not_processed", "aborted", "broken", "unknown")
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """One message of the host as it is sent now: new, or changed by this pass.
+
+    ``handle``: the host's message id, else the message's ordinal; ``messages``: what it became on the wire (none where
+    it is left out), ``json`` the same as bytes.
+    """
+
+    handle: str | int
+    json: tuple[bytes, ...]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The wire messages, decoded."""
+        return [msgspec.json.decode(raw) for raw in self.json]
+
+
+class Request:
+    """What to send on one model call, and the door to say what became of it.
+
+    ``level``: ``defer``, ``soft+``, ``soft`` or ``hard``. ``reasons``: why. ``digest``: hex of the chain over all blocks.
+    ``usage_estimate``: prompt tokens, calibrated. ``delta``: new and changed messages, always there. ``messages``,
+    ``system`` and ``tools`` are built when asked for, from the log where the session has moved on.
+    """
+
+    def __init__(self, session: Session, produced: engine.Produced, estimate: int, timed: bool) -> None:
+        event = produced.event
+        self._session = session
+        self._produced = produced
+        self._timed = timed
+        self._built: requests.Built | None = None
+        self.level = requests.level(event)
+        self.reasons: tuple[str, ...] = requests.reasons(event)
+        self.digest = event.digest.hex()
+        self.pass_number = event.number
+        self.usage_estimate = estimate
+
+    def __repr__(self) -> str:
+        return f"<Request pass {self.pass_number} {self.level} {self.digest[:12]}>"
+
+    @property
+    def delta(self) -> tuple[Delta, ...]:
+        """New and changed messages, in path order."""
+        state = self._session.core.hot().state
+        return tuple(Delta(state.node(one.m).message.host_id or one.m, one.json) for one in self._produced.delta)
+
+    @property
+    def built(self) -> requests.Built:
+        """The whole request as bytes."""
+        if self._built is None:
+            self._built = self._session.build(self._produced)
+        return self._built
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages to send, with cache marks where the provider takes them."""
+        return self.built.marked()[1]
+
+    @property
+    def messages_json(self) -> tuple[bytes, ...]:
+        """The messages to send, byte for byte, without cache marks."""
+        return self.built.messages
+
+    @property
+    def system(self) -> Any:
+        """The system member to send (None: leave it out), guidance and cache mark included."""
+        return self.built.marked()[0]
+
+    @property
+    def tools(self) -> Any:
+        """The tool list to send, as the host gave it (None: leave it out)."""
+        return msgspec.json.decode(self.built.tools) if self.built.tools else None
+
+    def report_usage(
+        self,
+        input: int | None = None,  # noqa: A002 - the provider's own word for uncached prompt tokens
+        cache_read: int | None = None,
+        cache_write: int | None = None,
+        output: int | None = None,
+        now: Any = None,
+    ) -> None:
+        """Say what the provider counted for this request. None: not reported. Raises ``InputError`` for a negative count."""
+        given = {"input": input, "cache_read": cache_read, "cache_write": cache_write, "output": output}
+        counts = {name: _count(name, value) for name, value in given.items()}
+        core = self._session.core
+        event = self._produced.event
+
+        def build(_: engine.Hot, at: int) -> list[ev.Event]:
+            heard = milliseconds(now)
+            if heard is None:
+                heard = event.now if self._timed else at
+            return [ev.UsageReported(at, "", event.number, heard, **counts)]
+
+        core.command(build)
+        core.snapshot()
+
+    def report_failure(self, kind: str, *, limit: int | None = None, used: int | None = None, detail: str = "") -> None:
+        """Say that this request was not answered: ``overflow``, ``not_processed``, ``aborted``, ``broken``, ``unknown``."""
+        if kind not in OUTCOMES:
+            raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
+        top, taken = _count("limit", limit), _count("used", used)
+
+        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+            if kind == "overflow":
+                return [ev.OverflowReported(at, "", self.pass_number, hot.state.model, max(top, 0), max(taken, 0))]
+            return [ev.RequestOutcome(at, "", self.pass_number, kind, detail[:500])]
+
+        self._session.core.command(build)
+
+    async def areport_usage(self, **counts: Any) -> None:
+        """``report_usage`` for asyncio."""
+        await asyncio.to_thread(lambda: self.report_usage(**counts))
+
+    async def areport_failure(self, kind: str, **details: Any) -> None:
+        """``report_failure`` for asyncio."""
+        await asyncio.to_thread(lambda: self.report_failure(kind, **details))
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An original: what a tag or message held. ``json``: its raw bytes as the host sent them; ``text``: readable."""
+
+    tag: int
+    m: int
+    json: bytes
+    text: str
+
+
+class Session:
+    """One session of one host. Thread-safe; every call has an ``async`` twin with an ``a`` in front."""
+
+    def __init__(self, core: engine.Core) -> None:
+        self.core = core
+
+    @property
+    def id(self) -> str:
+        """The host's own id of the session."""
+        return self.core.options.session
+
+    def prepare(self, messages: Any, system: Any = None, tools: Any = None, now: Any = None) -> Request:
+        """Take the whole array of messages and return what to send.
+
+        ``messages``: dicts or JSON bytes. ``system``, ``tools``: None means unchanged (first time: absent), ``""`` and
+        ``[]`` none. ``now``: epoch seconds or an aware datetime. Raises ``MessageError``, ``Refused``, ``StoreBusy``.
+        """
+        at = milliseconds(now)
+        return self._request(self.core.prepare(messages, system, tools, at), at is not None)
+
+    def advance(
+        self,
+        new_messages: Any = (),
+        revised: Sequence[tuple[Any, Any]] = (),
+        retracted: Sequence[Any] = (),
+        now: Any = None,
+    ) -> Request:
+        """Take what changed since the last request: new messages, (handle, message) pairs, handles taken away."""
+        at = milliseconds(now)
+        return self._request(self.core.advance(new_messages, revised, retracted, at), at is not None)
+
+    def reduce(self, drop: str, command: str = "") -> str:
+        """Mark tags (``3-5,8``) as spent; return the agent's reply. The request changes on a later pass.
+
+        ``command``: the host's tool-call id, so that a repeated call is applied once. Raises ``RangeError``,
+        ``UnknownTag``; nothing is queued then.
+        """
+        replies: list[str] = []
+
+        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+            outcome = evaluate(hot.state, drop)
+            replies.append(outcome.reply)
+            return [ev.DropsQueued(at, "", outcome.queue, outcome.reply)] if outcome.queue else []
+
+        stored = self.core.command(build, command)
+        return stored or replies[-1]
+
+    def expand(self, tag: int | str, end: int | None = None) -> list[Reply]:
+        """Return originals: of one tag or a tag list, or of messages ``tag`` to ``end`` (ordinals, inclusive)."""
+        with self.core.lock:
+            state = self.core.hot().state
+            if end is None:
+                return [self._original(state, number) for number in _numbers(tag)]
+            return [reply for m in _span(state, tag, end) for reply in self._message(state, m)]
+
+    def flush(self, command: str = "") -> None:
+        """Ask for queued work to land on the next request, protected or not."""
+        self.core.command(lambda _, at: [ev.FlushRequested(at, "")], command)
+
+    def report_cache_loss(self, reason: str) -> None:
+        """Say that the provider's cache of this session is gone, so that held work lands on the next request."""
+        self.core.command(lambda _, at: [ev.CacheLossReported(at, "", str(reason))])
+
+    def fork(self, id: str, at: int | str | None = None) -> Session:  # noqa: A002 - the word of Engine.session
+        """Return a new session that goes on from here, or from behind message ``at`` (a handle)."""
+        with self.core.lock:
+            hot = self.core.hot()
+            options = msgspec.structs.replace(self.core.options, session=id)
+            stream = session_stream(options.harness, id)
+            if self.core.log.head(stream) is not None:
+                raise InputError("a session of that name is there already; a fork needs a new one", value=id, where="id")
+            m = hot.state.end() if at is None else engine.handle(hot.state, at, "at")
+            child = engine.Core(self.core.log, stream, options, self.core.reader, self.core.clock)
+            child.fork_from(self.core.stream, hot.state.version, hot.digest, m)
+        return Session(child)
+
+    def status(self) -> Status:
+        """Return how the session stands. Changes nothing."""
+        with self.core.lock:
+            return _status(self.core)
+
+    def build(self, produced: engine.Produced) -> requests.Built:
+        """Return the whole request of a pass as bytes: from memory if it is the newest, else from the log."""
+        with self.core.lock:
+            hot = self.core.hot()
+            state = hot.state
+            newest = state.last_version == produced.version and state.base == produced.event.number
+            if not newest or state.base_keep != state.base_len or len(state.path) != state.base_len:
+                return built(self.core, load(self.core.log, self.core.stream, produced.version), produced.event)
+            return built(self.core, hot, produced.event)
+
+    def _request(self, produced: engine.Produced, timed: bool) -> Request:
+        state = self.core.hot().state
+        return Request(self, produced, calibrated(state, state.model, produced.event.tokens), timed)
+
+    def _original(self, state: State, number: int) -> Reply:
+        if not 0 < number <= len(state.tags):
+            raise UnknownTag("no part of this session has that number", value=number, where=self.core.stream)
+        tag = state.tags[number - 1]
+        raw = self.core.body(tag.body)
+        form = wire(state.wire)
+        return Reply(number, tag.m, form.original(state.codec, raw, tag.p), form.part_text(state.codec, raw, tag.p))
+
+    def _message(self, state: State, m: int) -> list[Reply]:
+        raw = self.core.body(state.node(m).message.body)
+        form = wire(state.wire)
+        parts = range(len(state.node(m).message.parts))
+        text = "\n".join(form.part_text(state.codec, raw, p) for p in parts)
+        return [Reply(0, m, raw, text)]
+
+    async def aprepare(self, *given: Any, **named: Any) -> Request:
+        """``prepare`` for asyncio."""
+        return await asyncio.to_thread(lambda: self.prepare(*given, **named))
+
+    async def aadvance(self, *given: Any, **named: Any) -> Request:
+        """``advance`` for asyncio."""
+        return await asyncio.to_thread(lambda: self.advance(*given, **named))
+
+    async def areduce(self, drop: str, command: str = "") -> str:
+        """``reduce`` for asyncio."""
+        return await asyncio.to_thread(self.reduce, drop, command)
+
+    async def aexpand(self, tag: int | str, end: int | None = None) -> list[Reply]:
+        """``expand`` for asyncio."""
+        return await asyncio.to_thread(self.expand, tag, end)
+
+    async def aflush(self, command: str = "") -> None:
+        """``flush`` for asyncio."""
+        await asyncio.to_thread(self.flush, command)
+
+    async def areport_cache_loss(self, reason: str) -> None:
+        """``report_cache_loss`` for asyncio."""
+        await asyncio.to_thread(self.report_cache_loss, reason)
+
+    async def afork(self, id: str, at: int | str | None = None) -> Session:  # noqa: A002 - the word of Engine.session
+        """``fork`` for asyncio."""
+        return await asyncio.to_thread(self.fork, id, at)
+
+    async def astatus(self) -> Status:
+        """``status`` for asyncio."""
+        return await asyncio.to_thread(self.status)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a session stands (``transform.md`` 8.3). Tokens; percentages in 1/100 of a per cent, -1 = unknown."""
+
+    session: str
+    harness: str
+    codec: str
+    mode: str
+    model: str
+    passes: int
+    messages: int
+    tags: int
+    dropped: int
+    queued: int
+    usage_tokens: int
+    usage_percent: int
+    usage_source: str
+    window: int
+    window_known: bool
+    execute_percent: int
+    force_percent: int
+    cache_ttl_ms: int
+    protected_tokens: int
+    held: int
+    flush_pending: bool
+    version: int
+
+
+def _status(core: engine.Core) -> Status:
+    state = core.hot().state
+    policy = core.options.policy if core.options.policy is not None else state.policy
+    now = gauge(state, state.model, state.context_limit, state.output_limit, policy, 0)
+    return Status(
+        session=core.options.session,
+        harness=core.options.harness,
+        codec=state.codec or core.options.codec,
+        mode=state.mode,
+        model=state.model,
+        passes=state.passes,
+        messages=len(state.path),
+        tags=len(state.tags),
+        dropped=sum(tag.status == "dropped" for tag in state.tags),
+        queued=len(state.queue),
+        usage_tokens=now.tokens,
+        usage_percent=now.percent,
+        usage_source=now.source,
+        window=now.window.soft,
+        window_known=now.window.known,
+        execute_percent=now.bands.execute,
+        force_percent=now.bands.force,
+        cache_ttl_ms=now.settings.ttl,
+        protected_tokens=state.floor or protection.floor(now.settings, now.window),
+        held=state.held,
+        flush_pending=state.flush,
+        version=state.version,
+    )
+
+
+class Engine:
+    """A store and the sessions in it. Thread-safe; close it, or use it in a ``with`` block."""
+
+    def __init__(self, log: Log, count: Callable[[str], int], tokenizer_name: str, clock: Callable[[], int]) -> None:
+        self.log = log
+        self._reader = Reader(count)
+        self._tokenizer = tokenizer_name
+        self._clock = clock
+        self._cores: dict[str, engine.Core] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, url: str | None = None) -> Engine:
+        """Open the store at ``url``: ``sqlite:///path``, ``postgresql://…``, ``memory:``; None: the user's own.
+
+        Raises ``OptionError``, ``StoreUnavailable``, ``StoreNewer``.
+        """
+        return cls(open_log(url), tokenizer(), ENCODING, wall_clock)
+
+    def session(
+        self,
+        id: str,  # noqa: A002 - a host's id is called id everywhere
+        harness: str = "api",
+        codec: str = "anthropic",
+        model: str | None = None,
+        context_limit: int | None = None,
+        output_limit: int | None = None,
+        mode: str = "primary",
+        policy: Policy | dict[str, Any] | None = None,
+        reduce_tool: bool = True,
+    ) -> Session:
+        """Return the session ``id`` of ``harness``, new or as it was left.
+
+        ``codec``: ``anthropic``, ``openai-chat`` or ``pi``; ``mode``: ``primary`` or ``subagent``; limits in tokens (None
+        or 0: unknown). ``codec``, ``mode`` and ``reduce_tool`` are frozen with the session's first pass. Raises
+        ``OptionError``.
+        """
+        _one_of("codec", codec, wire(CURRENT).CODECS)
+        _one_of("mode", mode, MODES)
+        options = Options(
+            harness=harness,
+            session=id,
+            codec=codec,
+            mode=mode,
+            reduce=bool(reduce_tool),
+            tokenizer=self._tokenizer,
+            model=None if model is None else _text("model", model),
+            context_limit=_limit("context_limit", context_limit),
+            output_limit=_limit("output_limit", output_limit),
+            policy=None if policy is None else make_policy(policy).canonical(),
+        )
+        stream = session_stream(harness, id)
+        with self._lock:
+            core = self._cores.get(stream)
+            if core is None:
+                core = self._cores[stream] = engine.Core(self.log, stream, options, self._reader, self._clock)
+        with core.lock:
+            known = core.hot().state.codec
+            if known and known != codec:
+                raise OptionError(f"this session speaks {known}; a session keeps its codec", value=codec, where="codec")
+            core.options = options
+        return Session(core)
+
+    def sessions(self) -> list[tuple[str, int]]:
+        """Return (``harness/id`` as stored, version) of every session."""
+        return [(head.stream.removeprefix("session/"), head.version) for head in self.log.heads("session/")]
+
+    def find(self, name: str) -> str:
+        """Return the stream of ``harness/id``, or of a bare id that fits one session. Raises ``UnknownSession``."""
+        harness, slash, id_ = name.partition("/")
+        wanted = session_stream(harness, id_) if slash and harness and id_ else ""
+        if wanted and self.log.head(wanted) is not None:
+            return wanted
+        streams = [head.stream for head in self.log.heads("session/")]
+        for stream in streams:
+            if stream == f"session/{name}":
+                return stream
+        ends = [stream for stream in streams if stream.split("/", 2)[2] == escape(name)]
+        if len(ends) == 1:
+            return ends[0]
+        if ends:
+            raise UnknownSession(
+                "several sessions have that id: " + ", ".join(end.removeprefix("session/") for end in ends), value=name
+            )
+        raise UnknownSession("the store has no session of that name; `foldlog sessions` lists them", value=name)
+
+    def replay(self, id: str, pass_number: int | None = None) -> requests.Built:  # noqa: A002 - as in session
+        """Return the request of a past pass (None: the last one), byte for byte, from the log alone."""
+        stream = self.find(id)
+        stored = find_pass(self.log, stream, pass_number)
+        core = engine.Core(self.log, stream, self._bare(stream), self._reader, self._clock)
+        return built(core, load(self.log, stream, stored.version), stored.event)
+
+    def audit(self, id: str, progress: Callable[[int], None] | None = None) -> audits.Audit:  # noqa: A002 - as in session
+        """Check a session from its events only: chain, heads, every request's bytes and digest, every divergence."""
+        return audits.audit(self.log, self.find(id), progress)
+
+    def close(self) -> None:
+        """Release the store."""
+        self.log.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _bare(self, stream: str) -> Options:
+        _, harness, id_ = stream.split("/", 2)
+        return Options(harness, id_, "", "primary", True, self._tokenizer)
+
+
+def built(core: engine.Core, hot: Folded, event: ev.Pass) -> requests.Built:
+    """Render the request of ``event`` from folds that stand right behind it."""
+    state = hot.state
+    path = path_of(state, event)
+    return requests.build(hot.view, path, lambda m: core.body(state.node(m).message.body), core.text)
+
+
+def wall_clock() -> int:
+    """Return the wall clock in ms UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def milliseconds(now: Any) -> int | None:
+    """Return epoch seconds or an aware datetime as ms UTC; None stays None. Raises ``InputError``."""
+    if now is None:
+        return None
+    if isinstance(now, datetime.datetime):
+        if now.tzinfo is None:
+            raise InputError("a time needs its zone: use an aware datetime or epoch seconds", value=now, where="now")
+        now = now.timestamp()
+    if isinstance(now, bool) or not isinstance(now, int | float) or not math.isfinite(now) or not 0 <= now < 1e11:
+        raise InputError("a time must be epoch seconds or an aware datetime", value=now, where="now")
+    return round(now * 1000)
+
+
+def _count(name: str, value: Any) -> int:
+    if value is None:
+        return -1
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
+        raise InputError("a token count must be a whole number, 0 or more; leave it out if it is not known", value=value, where=name)
+    return value
+
+
+def _limit(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
+        raise OptionError("a limit must be a whole number of tokens; 0 or None if it is not known", value=value, where=name)
+    return value
+
+
+def _one_of(name: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name} must be one of {', '.join(choices)}", value=value, where=name)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise OptionError(f"{name} must be text", value=value, where=name)
+    return value
+
+
+def _numbers(tag: Any) -> tuple[int, ...]:
+    return (tag,) if isinstance(tag, int) else parse_tags(tag)
+
+
+def _span(state: State, first: Any, last: Any) -> range:
+    if not isinstance(first, int) or not isinstance(last, int) or not 1 <= first <= last <= len(state.nodes):
+        raise UnknownTag(
+            f"the session has messages 1 to {len(state.nodes)}; a range must lie within them", value=f"{first}-{last}"
+        )
+    return range(first, last + 1)

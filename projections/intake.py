@@ -1,0 +1,187 @@
+"""What a host hands over, made ready for a decision: raw bytes, neutral messages, changes of model, system, tools, policy.
+
+Reading is versioned with the wire (``wire/vN``): the parts an edit names are the parts that version sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from ..domain import events as ev
+from ..domain.errors import InputError, MessageError, TooLarge
+from ..domain.identity import Observation
+from ..domain.policy import make_policy
+from ..domain.session import PARTS_LIMIT, State
+from .wire import CURRENT, wire
+from .wire.v1 import Incoming
+
+MESSAGE_LIMIT = 32 * 1024 * 1024
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What ``Engine.session`` was told. Limits in tokens, 0 = unknown; None: whatever the session already has."""
+
+    harness: str
+    session: str
+    codec: str
+    mode: str
+    reduce: bool
+    tokenizer: str
+    model: str | None = None
+    context_limit: int | None = None
+    output_limit: int | None = None
+    policy: bytes | None = None
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Reads host messages with one tokenizer. ``count`` returns the tokens of a text."""
+
+    count: Callable[[str], int]
+
+    def raws(self, messages: Any) -> list[bytes]:
+        """Return each message as raw JSON: dicts in the one fixed encoding, bytes and text as they are."""
+        if isinstance(messages, bytes | str):
+            raise InputError("messages must be a list of messages, not one text", value=messages, where="messages")
+        try:
+            given = list(messages)
+        except TypeError:
+            raise InputError("messages must be a list of dicts or JSON bytes", value=messages, where="messages") from None
+        return [self.raw(message, f"messages[{index}]") for index, message in enumerate(given)]
+
+    def raw(self, message: Any, where: str) -> bytes:
+        """Return one message as raw JSON. Raises ``MessageError``, ``TooLarge``."""
+        if isinstance(message, bytes):
+            raw = message
+        elif isinstance(message, str):
+            raw = message.encode("utf-8", "surrogatepass")
+        else:
+            raw = encode(message, where)
+        if len(raw) > MESSAGE_LIMIT:
+            raise TooLarge(
+                f"the message has {len(raw):,} bytes; a message may have {MESSAGE_LIMIT:,}. Send large content as a file",
+                where=where,
+            )
+        return raw
+
+    def read(self, codec: str, raw: bytes, index: int) -> Incoming:
+        """Return the neutral form of one raw message. Raises ``MessageError``."""
+        incoming: Incoming = wire(CURRENT).read(codec, raw, self.count, f"messages[{index}]")
+        if len(incoming.message.parts) >= PARTS_LIMIT:
+            raise TooLarge(f"a message may have {PARTS_LIMIT - 1:,} parts", value=len(incoming.message.parts))
+        return incoming
+
+    def idents(self, codec: str, raw: bytes) -> tuple[bytes, ...]:
+        """Return the identity of each part of a raw message."""
+        return wire(CURRENT).part_idents(codec, raw)  # type: ignore[no-any-return]  # the wire is a module by version
+
+
+def encode(value: Any, where: str) -> bytes:
+    """Return a host's object in the one fixed encoding, JSON bytes as they are; errors name the place in its terms."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        return wire(CURRENT).encode(value)  # type: ignore[no-any-return]  # the wire is a module by version
+    except MessageError as error:
+        raise MessageError(error.message, value=error.value, where=(where + error.where).rstrip(".")) from None
+
+
+class Intake(msgspec.Struct):
+    """One call of the host. ``events`` record what changed beside the messages; the values are those now in force.
+
+    ``bodies`` maps a chunk's digest to its bytes and neutral form; ``received``: (unchanged messages, the whole array).
+    """
+
+    seen: Observation
+    bodies: dict[bytes, tuple[bytes, Incoming]]
+    received: tuple[int, list[bytes]] | None
+    events: list[ev.Event]
+    texts: dict[bytes, bytes]
+    model: str
+    context_limit: int
+    output_limit: int
+    policy: bytes
+    system_hash: bytes
+    system_tokens: int
+    tools_names: bytes
+    tools_tokens: int
+
+    @property
+    def compaction(self) -> bool:
+        """Whether foldlog manages the window in this session."""
+        return make_policy(self.policy).compaction
+
+
+def take_in(
+    reader: Reader, options: Options, state: State, at: int, leading: Sequence[bytes], system: Any, tools: Any
+) -> Intake:
+    """Return an intake with everything but its messages: which of model, limits, policy, system, tools changed.
+
+    ``leading``: system messages that stood at the front of the array. None means unchanged since last time.
+    """
+    into = Intake(
+        Observation(), {}, None, [], {}, state.model, state.context_limit, state.output_limit, state.policy,
+        state.system_hash, state.system_tokens, state.tools_names, state.tools_tokens,
+    )  # fmt: skip
+    _model(into, options, at)
+    if options.policy is not None and options.policy != state.policy:
+        into.events.append(ev.PolicyChanged(at, "", options.policy))
+        into.policy = options.policy
+    _system(into, reader, state, at, _system_body(state.codec, leading, system))
+    _tools(into, reader, state, at, None if tools is None else encode(tools, "tools") if tools else b"")
+    return into
+
+
+def _model(into: Intake, options: Options, at: int) -> None:
+    model = into.model if options.model is None else options.model
+    context = into.context_limit if options.context_limit is None else options.context_limit
+    output = into.output_limit if options.output_limit is None else options.output_limit
+    if (model, context, output) != (into.model, into.context_limit, into.output_limit):
+        into.events.append(ev.ModelChanged(at, "", model, context, output))
+        into.model, into.context_limit, into.output_limit = model, context, output
+
+
+def _system_body(codec: str, leading: Sequence[bytes], system: Any) -> bytes | None:
+    """Return the host's system region as one chunk, ``b""`` for none, None for unchanged."""
+    if codec != "openai-chat":
+        return None if system is None else encode(system, "system") if system else b""
+    if system is None:
+        return b"[" + b",".join(leading) + b"]" if leading else None
+    if leading:
+        raise InputError("give the system text as an argument or as a leading message, not both", where="system")
+    return b"[" + encode({"role": "system", "content": system}, "system") + b"]" if system else b""
+
+
+def _system(into: Intake, reader: Reader, state: State, at: int, body: bytes | None) -> None:
+    if body is None or sha256(body).digest() == state.system or (not body and not state.system):
+        return
+    form = wire(CURRENT)
+    hashed = form.system_hash(state.codec, body)
+    if hashed == (state.system_hash or form.system_hash(state.codec, b"")):
+        return  # only marks, billing blocks or the form differ: the first-served bytes stay (conventions 5 and 6)
+    tokens = sum(reader.count(block.form.decode("utf-8", "replace")) for block in form.system_blocks(state.codec, body))
+    digest = _keep(into, body)
+    into.events.append(ev.SystemChanged(at, "", digest, hashed, tokens))
+    into.system_hash, into.system_tokens = hashed, tokens
+
+
+def _tools(into: Intake, reader: Reader, state: State, at: int, body: bytes | None) -> None:
+    if body is None or sha256(body).digest() == state.tools or (not body and not state.tools):
+        return
+    form = wire(CURRENT)
+    tokens = sum(reader.count(block.form.decode("utf-8", "replace")) for block in form.tools_blocks(state.codec, body))
+    names = form.tools_names_hash(state.codec, body) if body else b""
+    digest = _keep(into, body)
+    into.events.append(ev.ToolsChanged(at, "", digest, names, tokens))
+    into.tools_names, into.tools_tokens = names, tokens
+
+
+def _keep(into: Intake, body: bytes) -> bytes:
+    if not body:
+        return b""
+    digest = sha256(body).digest()
+    into.texts[digest] = body
+    return digest
