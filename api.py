@@ -30,6 +30,7 @@ from .projections.intake import Options, Reader
 from .projections.wire import CURRENT, wire
 from .storage.protocol import Log, open_log
 
+DEFAULT_CODEC = "anthropic"
 MODES = ("primary", "subagent")
 OUTCOMES = ("overflow", "not_processed", "aborted", "broken", "unknown")
 
@@ -113,8 +114,12 @@ class Request:
         cache_write: int | None = None,
         output: int | None = None,
         now: Any = None,
+        command: str = "",
     ) -> None:
-        """Say what the provider counted for this request. None: not reported. Raises ``InputError`` for a negative count."""
+        """Say what the provider counted for this request. None: not reported. Raises ``InputError`` for a negative count.
+
+        ``command``: the provider's response id, so that a repeated report is taken once.
+        """
         given = {"input": input, "cache_read": cache_read, "cache_write": cache_write, "output": output}
         counts = {name: _count(name, value) for name, value in given.items()}
         core = self._session.core
@@ -126,10 +131,12 @@ class Request:
                 heard = event.now if self._timed else at
             return [ev.UsageReported(at, "", event.number, heard, **counts)]
 
-        core.command(build)
+        core.command(build, command)
         core.snapshot()
 
-    def report_failure(self, kind: str, *, limit: int | None = None, used: int | None = None, detail: str = "") -> None:
+    def report_failure(
+        self, kind: str, *, limit: int | None = None, used: int | None = None, detail: str = "", command: str = ""
+    ) -> None:
         """Say that this request was not answered: ``overflow``, ``not_processed``, ``aborted``, ``broken``, ``unknown``."""
         if kind not in OUTCOMES:
             raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
@@ -140,7 +147,7 @@ class Request:
                 return [ev.OverflowReported(at, "", self.pass_number, hot.state.model, max(top, 0), max(taken, 0))]
             return [ev.RequestOutcome(at, "", self.pass_number, kind, detail[:500])]
 
-        self._session.core.command(build)
+        self._session.core.command(build, command)
 
     async def areport_usage(self, **counts: Any) -> None:
         """``report_usage`` for asyncio."""
@@ -219,9 +226,9 @@ class Session:
         """Ask for queued work to land on the next request, protected or not."""
         self.core.command(lambda _, at: [ev.FlushRequested(at, "")], command)
 
-    def report_cache_loss(self, reason: str) -> None:
+    def report_cache_loss(self, reason: str, command: str = "") -> None:
         """Say that the provider's cache of this session is gone, so that held work lands on the next request."""
-        self.core.command(lambda _, at: [ev.CacheLossReported(at, "", str(reason))])
+        self.core.command(lambda _, at: [ev.CacheLossReported(at, "", str(reason))], command)
 
     def fork(self, id: str, at: int | str | None = None) -> Session:  # noqa: A002 - the word of Engine.session
         """Return a new session that goes on from here, or from behind message ``at`` (a handle)."""
@@ -259,7 +266,7 @@ class Session:
         if not 0 < number <= len(state.tags):
             raise UnknownTag("no part of this session has that number", value=number, where=self.core.stream)
         tag = state.tags[number - 1]
-        raw = self.core.body(tag.body)
+        raw = self.core.body(tag.body or state.node(tag.m).message.body)
         form = wire(state.wire)
         return Reply(number, tag.m, form.original(state.codec, raw, tag.p), form.part_text(state.codec, raw, tag.p))
 
@@ -290,9 +297,9 @@ class Session:
         """``flush`` for asyncio."""
         await asyncio.to_thread(self.flush, command)
 
-    async def areport_cache_loss(self, reason: str) -> None:
+    async def areport_cache_loss(self, reason: str, command: str = "") -> None:
         """``report_cache_loss`` for asyncio."""
-        await asyncio.to_thread(self.report_cache_loss, reason)
+        await asyncio.to_thread(self.report_cache_loss, reason, command)
 
     async def afork(self, id: str, at: int | str | None = None) -> Session:  # noqa: A002 - the word of Engine.session
         """``fork`` for asyncio."""
@@ -383,7 +390,7 @@ class Engine:
         self,
         id: str,  # noqa: A002 - a host's id is called id everywhere
         harness: str = "api",
-        codec: str = "anthropic",
+        codec: str | None = None,
         model: str | None = None,
         context_limit: int | None = None,
         output_limit: int | None = None,
@@ -393,16 +400,17 @@ class Engine:
     ) -> Session:
         """Return the session ``id`` of ``harness``, new or as it was left.
 
-        ``codec``: ``anthropic``, ``openai-chat`` or ``pi``; ``mode``: ``primary`` or ``subagent``; limits in tokens (None
+        ``codec``: ``anthropic`` (for a new session, if not given), ``openai-chat`` or ``pi``; ``mode``: ``primary`` or ``subagent``; limits in tokens (None
         or 0: unknown). ``codec``, ``mode`` and ``reduce_tool`` are frozen with the session's first pass. Raises
         ``OptionError``.
         """
-        _one_of("codec", codec, wire(CURRENT).CODECS)
+        if codec is not None:
+            _one_of("codec", codec, wire(CURRENT).CODECS)
         _one_of("mode", mode, MODES)
         options = Options(
             harness=harness,
             session=id,
-            codec=codec,
+            codec=codec or DEFAULT_CODEC,
             mode=mode,
             reduce=bool(reduce_tool),
             tokenizer=self._tokenizer,
@@ -418,7 +426,7 @@ class Engine:
                 core = self._cores[stream] = engine.Core(self.log, stream, options, self._reader, self._clock)
         with core.lock:
             known = core.hot().state.codec
-            if known and known != codec:
+            if known and codec is not None and known != codec:
                 raise OptionError(f"this session speaks {known}; a session keeps its codec", value=codec, where="codec")
             core.options = options
         return Session(core)

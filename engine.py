@@ -241,8 +241,8 @@ class Core:
             if received[index] == raws[index]:
                 continue
             known = state.node(state.path[index]).message
-            one = self.reader.read(state.codec, raws[index], index)
-            if one.message.ident != known.ident or one.message.host_id != known.host_id:
+            ident, host_id = self.reader.name(state.codec, raws[index], index)
+            if ident != known.ident or host_id != known.host_id:
                 return index
             received[index] = raws[index]  # the same message in another form: marks moved, a string became a block
         return limit
@@ -263,15 +263,13 @@ class Core:
 
     @staticmethod
     def _check_pairs(state: State, seen: identity.Observation) -> None:
-        """Check calls and results from the last turn boundary before what is new, or all where the host changed more."""
+        """Check calls and results from the last turn boundary before what is new or changed."""
         scene = identity.Scene(state, seen)
-        begin = 0
-        if seen.touched >= len(state.path) and not seen.side:
-            begin = len(state.path)
-            while begin > 0:
-                begin -= 1
-                if scene.message(scene.at(begin)).role == "assistant":
-                    break
+        begin = min(seen.touched, seen.keep)
+        while begin > 0:
+            begin -= 1
+            if scene.message(scene.at(begin)).role == "assistant":
+                break
 
         def known(call: str) -> bool:
             owner = state.calls.get(call, 0) // PARTS_LIMIT
@@ -322,7 +320,7 @@ class Core:
         self._evolve(hot, events, change)
         if not intake.seen.side:
             _remember(hot, intake, start[0], start[1], [one.digest for one in sent])
-        delta = tuple(one for one in sent if one.m in change.slots)
+        delta = tuple(one for one in sent if one.m in change.plain or one.m in change.slots)
         self._last = Produced(outcome, hot.state.version, delta)
         return self._last
 
@@ -416,12 +414,12 @@ class _Projection(msgspec.Struct):
         inserts: dict[int, tuple[Any, ...]] = {}
         for insert in outcome.inserts:
             inserts[insert.m] = (*inserts.get(insert.m, self.ahead.inserts.get(insert.m, ())), insert)
-        sent = list(request.follow(self.ahead, digest, path, self.raw, self.text, self.change.slots, inserts))
+        sent = list(request.follow(self.ahead, digest, path, self.raw, self.text, self.change, inserts))
         return sent, (index, digest)
 
     def _first(self, outcome: ev.Pass, places: dict[int, int]) -> int:
         state = self.hot.state
-        if isinstance(outcome, ev.BaselineFolded | ev.HistoryRefreshed):
+        if isinstance(outcome, (ev.BaselineFolded, ev.HistoryRefreshed)):
             return 0
         found = [self.scene.length()]
         if outcome.divergence is not None:
@@ -442,7 +440,7 @@ class _Projection(msgspec.Struct):
             return hot.chain[index - hot.known - 1]
         digest = request.prefix_digest(self.ahead, self.text)
         path = (self.scene.at(i) for i in range(index))
-        for one in request.follow(self.ahead, digest, path, self.raw, self.text, self.change.slots, {}):
+        for one in request.follow(self.ahead, digest, path, self.raw, self.text, self.change):
             digest = one.digest
         return digest
 

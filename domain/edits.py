@@ -19,7 +19,7 @@ TEXT_ORDER: tuple[TextKind, ...] = ("time", "hint", "note", "nudge")
 """Several texts of one slot are written in this order, whatever order they came in."""
 
 
-class SetTag(msgspec.Struct, frozen=True, array_like=True, tag="n"):
+class SetTag(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="n"):
     """Give the part number ``tag``: > 0 shown, < 0 known but not shown, 0 none."""
 
     m: int
@@ -27,7 +27,7 @@ class SetTag(msgspec.Struct, frozen=True, array_like=True, tag="n"):
     tag: int
 
 
-class SetBody(msgspec.Struct, frozen=True, array_like=True, tag="b"):
+class SetBody(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
     """Replace the part's content. ``text``: the chunk of kinds ``text`` and ``marker``, else empty."""
 
     m: int
@@ -36,7 +36,7 @@ class SetBody(msgspec.Struct, frozen=True, array_like=True, tag="b"):
     text: bytes = b""
 
 
-class SetText(msgspec.Struct, frozen=True, array_like=True, tag="x"):
+class SetText(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="x"):
     """Put a text before (``pre``) or behind (``post``) the part's body; at most one a kind."""
 
     m: int
@@ -46,7 +46,7 @@ class SetText(msgspec.Struct, frozen=True, array_like=True, tag="x"):
     text: bytes
 
 
-class SetMedia(msgspec.Struct, frozen=True, array_like=True, tag="i"):
+class SetMedia(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="i"):
     """Remove (``strip``) or show (``keep``) the media of a tool result or file part."""
 
     m: int
@@ -54,7 +54,7 @@ class SetMedia(msgspec.Struct, frozen=True, array_like=True, tag="i"):
     media: Literal["keep", "strip"]
 
 
-class SetThink(msgspec.Struct, frozen=True, array_like=True, tag="h"):
+class SetThink(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="h"):
     """What becomes of a reasoning part."""
 
     m: int
@@ -62,7 +62,7 @@ class SetThink(msgspec.Struct, frozen=True, array_like=True, tag="h"):
     think: ThinkKind
 
 
-class SetShape(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+class SetShape(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="s"):
     """Keep a message, leave it out, or put a shell with one text (a chunk) in its place."""
 
     m: int
@@ -70,7 +70,7 @@ class SetShape(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     text: bytes = b""
 
 
-class SetTrail(msgspec.Struct, frozen=True, array_like=True, tag="t"):
+class SetTrail(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="t"):
     """Freeze the trailing blank texts of an assistant message: how many of them stay (-1: as they came)."""
 
     m: int
@@ -80,7 +80,7 @@ class SetTrail(msgspec.Struct, frozen=True, array_like=True, tag="t"):
 Edit: TypeAlias = SetTag | SetBody | SetText | SetMedia | SetThink | SetShape | SetTrail
 
 
-class Insert(msgspec.Struct, frozen=True, array_like=True):
+class Insert(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A neutral unit of ours behind part ``p`` of message ``m``: one text message, or a complete tool arc.
 
     ``kind`` ``text``: the chunk is the text, ``role`` the speaker. ``kind`` ``arc``: the chunk is canonical JSON
@@ -94,7 +94,7 @@ class Insert(msgspec.Struct, frozen=True, array_like=True):
     role: Literal["user", "assistant"] = "user"
 
 
-class Arrival(msgspec.Struct, frozen=True, array_like=True):
+class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Parts of one message that no earlier request contained: all from index ``first`` on.
 
     ``tags[i]`` is the number of part ``first + i`` (0: none; negative: known, not shown). ``edits`` may set slots of just these parts, and the
@@ -107,7 +107,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True):
     edits: tuple[Edit, ...] = ()
 
 
-class PartSlots(msgspec.Struct, frozen=True, array_like=True):
+class PartSlots(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the view holds of one part. ``tag`` > 0: number shown; < 0: number known, not shown; 0: none."""
 
     tag: int = 0
@@ -119,7 +119,7 @@ class PartSlots(msgspec.Struct, frozen=True, array_like=True):
     think: ThinkKind = "keep"
 
 
-class MessageSlots(msgspec.Struct, frozen=True, array_like=True):
+class MessageSlots(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the view holds of one message: its shape, its frozen trailing blanks, and the slots of its parts."""
 
     parts: tuple[PartSlots, ...] = ()

@@ -15,7 +15,7 @@ from .edits import Arrival, Edit, Insert
 from .transcript import Message
 
 
-class Base(msgspec.Struct, frozen=True, array_like=True, kw_only=False):
+class Base(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What every event begins with."""
 
     at: int
@@ -25,7 +25,7 @@ class Base(msgspec.Struct, frozen=True, array_like=True, kw_only=False):
 # ---------------------------------------------------------------- observations
 
 
-class SessionOpened(Base, frozen=True, array_like=True, tag="SO"):
+class SessionOpened(Base, frozen=True, array_like=True, gc=False, tag="SO"):
     """The session exists. Options that never flip are frozen here (convention 10)."""
 
     harness: str
@@ -37,7 +37,7 @@ class SessionOpened(Base, frozen=True, array_like=True, tag="SO"):
     tokenizer: str
 
 
-class SessionForked(Base, frozen=True, array_like=True, tag="SF"):
+class SessionForked(Base, frozen=True, array_like=True, gc=False, tag="SF"):
     """First event of a fork: its parent's state at ``version`` (chain digest ``digest``), head moved to ``head``.
 
     Nothing a provider measured is inherited.
@@ -51,7 +51,7 @@ class SessionForked(Base, frozen=True, array_like=True, tag="SF"):
     head: int
 
 
-class ModelChanged(Base, frozen=True, array_like=True, tag="MC"):
+class ModelChanged(Base, frozen=True, array_like=True, gc=False, tag="MC"):
     """The next request goes to ``model``; limits in tokens, 0 = unknown (never read as a number)."""
 
     model: str
@@ -59,7 +59,7 @@ class ModelChanged(Base, frozen=True, array_like=True, tag="MC"):
     output_limit: int
 
 
-class SystemChanged(Base, frozen=True, array_like=True, tag="SC"):
+class SystemChanged(Base, frozen=True, array_like=True, gc=False, tag="SC"):
     """The host's own system text, as a chunk (empty: none), its hash without marks and billing blocks, its tokens."""
 
     body: bytes
@@ -67,7 +67,7 @@ class SystemChanged(Base, frozen=True, array_like=True, tag="SC"):
     tokens: int
 
 
-class ToolsChanged(Base, frozen=True, array_like=True, tag="TC"):
+class ToolsChanged(Base, frozen=True, array_like=True, gc=False, tag="TC"):
     """The request's tool list, as a chunk (empty: none). ``names`` hashes names and descriptions only."""
 
     body: bytes
@@ -75,7 +75,7 @@ class ToolsChanged(Base, frozen=True, array_like=True, tag="TC"):
     tokens: int
 
 
-class MessagesObserved(Base, frozen=True, array_like=True, tag="MO"):
+class MessagesObserved(Base, frozen=True, array_like=True, gc=False, tag="MO"):
     """New messages behind node ``after`` (0: the root), one behind the other; they take the next ordinals.
 
     Where ``after`` is the end of the head's path they extend it, unless ``side`` is set; else they form a branch.
@@ -86,7 +86,7 @@ class MessagesObserved(Base, frozen=True, array_like=True, tag="MO"):
     side: bool = False
 
 
-class PartsRevised(Base, frozen=True, array_like=True, tag="PR"):
+class PartsRevised(Base, frozen=True, array_like=True, gc=False, tag="PR"):
     """The host changed message ``m`` from part ``first`` on; parts before keep their identity."""
 
     m: int
@@ -94,7 +94,7 @@ class PartsRevised(Base, frozen=True, array_like=True, tag="PR"):
     message: Message
 
 
-class HeadMoved(Base, frozen=True, array_like=True, tag="HM"):
+class HeadMoved(Base, frozen=True, array_like=True, gc=False, tag="HM"):
     """The head's path is now its first ``keep`` messages and then the ordinals of ``then`` (inclusive ranges).
 
     ``cause``: ``rewind``, ``branch``, ``removed``, ``inserted``, ``fork``.
@@ -105,7 +105,7 @@ class HeadMoved(Base, frozen=True, array_like=True, tag="HM"):
     cause: str
 
 
-class UsageReported(Base, frozen=True, array_like=True, tag="UR"):
+class UsageReported(Base, frozen=True, array_like=True, gc=False, tag="UR"):
     """What the provider counted for pass ``number``, in tokens. -1 in a field: not reported.
 
     ``now`` is the host's clock when the answer came. ``input`` are the uncached tokens of the prompt.
@@ -119,7 +119,7 @@ class UsageReported(Base, frozen=True, array_like=True, tag="UR"):
     output: int
 
 
-class RequestOutcome(Base, frozen=True, array_like=True, tag="RO"):
+class RequestOutcome(Base, frozen=True, array_like=True, gc=False, tag="RO"):
     """How pass ``number`` ended other than by an answer: ``not_processed``, ``aborted``, ``broken``, ``unknown``."""
 
     number: int
@@ -127,7 +127,7 @@ class RequestOutcome(Base, frozen=True, array_like=True, tag="RO"):
     detail: str = ""
 
 
-class OverflowReported(Base, frozen=True, array_like=True, tag="OR"):
+class OverflowReported(Base, frozen=True, array_like=True, gc=False, tag="OR"):
     """The provider refused pass ``number`` as too long. ``limit``, ``used`` in tokens, 0 = not said."""
 
     number: int
@@ -136,19 +136,19 @@ class OverflowReported(Base, frozen=True, array_like=True, tag="OR"):
     used: int
 
 
-class CacheLossReported(Base, frozen=True, array_like=True, tag="CL"):
+class CacheLossReported(Base, frozen=True, array_like=True, gc=False, tag="CL"):
     """The provider's cache of this session is gone, says the host."""
 
     reason: str
 
 
-class HostCompacted(Base, frozen=True, array_like=True, tag="HC"):
+class HostCompacted(Base, frozen=True, array_like=True, gc=False, tag="HC"):
     """The host replaced its own history by a summary; it now stands before node ``m``."""
 
     m: int
 
 
-class SessionClosed(Base, frozen=True, array_like=True, tag="SX"):
+class SessionClosed(Base, frozen=True, array_like=True, gc=False, tag="SX"):
     """The host ended the session. It may be opened again."""
 
     reason: str
@@ -157,36 +157,36 @@ class SessionClosed(Base, frozen=True, array_like=True, tag="SX"):
 # --------------------------------------------------------------------- intents
 
 
-class DropsQueued(Base, frozen=True, array_like=True, tag="DQ"):
+class DropsQueued(Base, frozen=True, array_like=True, gc=False, tag="DQ"):
     """The agent marked ``tags`` as spent. ``reply`` is what it was told (the answer of a repeated command)."""
 
     tags: tuple[int, ...]
     reply: str
 
 
-class FlushRequested(Base, frozen=True, array_like=True, tag="FR"):
+class FlushRequested(Base, frozen=True, array_like=True, gc=False, tag="FR"):
     """A person asked for queued work to land on the next pass."""
 
 
-class PolicyChanged(Base, frozen=True, array_like=True, tag="PC"):
+class PolicyChanged(Base, frozen=True, array_like=True, gc=False, tag="PC"):
     """The policy in force from here on, as canonical JSON."""
 
     policy: bytes
 
 
-class RecompRequested(Base, frozen=True, array_like=True, tag="RR"):
+class RecompRequested(Base, frozen=True, array_like=True, gc=False, tag="RR"):
     """A person asked for summaries to be made again from the raw history."""
 
     scope: str = ""
 
 
-class WrapupRequested(Base, frozen=True, array_like=True, tag="WR"):
+class WrapupRequested(Base, frozen=True, array_like=True, gc=False, tag="WR"):
     """A person asked for older history to be summarised now, keeping the newest ``keep`` messages."""
 
     keep: int = 0
 
 
-class PurgeRequested(Base, frozen=True, array_like=True, tag="PQ"):
+class PurgeRequested(Base, frozen=True, array_like=True, gc=False, tag="PQ"):
     """Content is to be destroyed, structure kept. ``chunks`` names what goes; ``scope`` says why (reserved)."""
 
     scope: str
@@ -196,7 +196,7 @@ class PurgeRequested(Base, frozen=True, array_like=True, tag="PQ"):
 # ------------------------------------------------------------------- summaries
 
 
-class HistorianStarted(Base, frozen=True, array_like=True, tag="HS"):
+class HistorianStarted(Base, frozen=True, array_like=True, gc=False, tag="HS"):
     """A summariser took messages ``first..last`` under a lease until ``lease`` (store's wall clock, ms)."""
 
     run: str
@@ -207,7 +207,7 @@ class HistorianStarted(Base, frozen=True, array_like=True, tag="HS"):
     lease: int
 
 
-class Compartment(msgspec.Struct, frozen=True, array_like=True):
+class Compartment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A summary of messages ``first..last`` in four tiers (chunks by digest), with an importance of 1 to 100."""
 
     seq: int
@@ -219,7 +219,7 @@ class Compartment(msgspec.Struct, frozen=True, array_like=True):
     importance: int
 
 
-class HistorianPublished(Base, frozen=True, array_like=True, tag="HP"):
+class HistorianPublished(Base, frozen=True, array_like=True, gc=False, tag="HP"):
     """The whole result of a run, in one event: compartments, facts, events, and the drops it queues."""
 
     run: str
@@ -229,7 +229,7 @@ class HistorianPublished(Base, frozen=True, array_like=True, tag="HP"):
     drops: tuple[int, ...]
 
 
-class HistorianFailed(Base, frozen=True, array_like=True, tag="HF"):
+class HistorianFailed(Base, frozen=True, array_like=True, gc=False, tag="HF"):
     """A run ended without a result; history is as it was."""
 
     run: str
@@ -237,7 +237,7 @@ class HistorianFailed(Base, frozen=True, array_like=True, tag="HF"):
     message: str
 
 
-class CompartmentsReplaced(Base, frozen=True, array_like=True, tag="CR"):
+class CompartmentsReplaced(Base, frozen=True, array_like=True, gc=False, tag="CR"):
     """Compartments ``old`` (sequence numbers) gave way to ``new``."""
 
     old: tuple[int, ...]
@@ -247,7 +247,7 @@ class CompartmentsReplaced(Base, frozen=True, array_like=True, tag="CR"):
 # ---------------------------------------------------------------------- passes
 
 
-class Divergence(msgspec.Struct, frozen=True, array_like=True):
+class Divergence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where the host itself left what an earlier request held: position in the path, message, part, cause.
 
     ``index`` counts the messages of the base request's path that stay equal; ``cause``: ``revised``, ``removed``,
@@ -260,14 +260,14 @@ class Divergence(msgspec.Struct, frozen=True, array_like=True):
     cause: str
 
 
-class Side(msgspec.Struct, frozen=True, array_like=True):
+class Side(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request beside the head: the head's first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges)."""
 
     keep: int
     then: tuple[tuple[int, int], ...]
 
 
-class Price(msgspec.Struct, frozen=True, array_like=True):
+class Price(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a rebuild costs and saves (``design.md`` 5): ``dropped`` and ``kept`` tokens, break-even in 1/100 requests.
 
     ``breakeven`` is -1 where nothing could be dropped.
@@ -278,7 +278,7 @@ class Price(msgspec.Struct, frozen=True, array_like=True):
     breakeven: int
 
 
-class Decision(msgspec.Struct, frozen=True, array_like=True):
+class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why the pass is what it is: kept on every pass that was not plainly quiet.
 
     ``schedule``: ``defer``, ``pressure``, ``idle``. ``percent``: usage in 1/100 of a per cent of the usable window, -1 =
@@ -298,7 +298,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     price: Price | None = None
 
 
-class PassDeferred(Base, frozen=True, array_like=True, tag="PD"):
+class PassDeferred(Base, frozen=True, array_like=True, gc=False, tag="PD"):
     """Nothing served before changes (law 3): only ``arrivals``, and ``inserts`` behind the last part served.
 
     ``base`` is the pass whose request this one extends, ``now`` the host's clock, ``digest`` the request's chain digest,
@@ -318,7 +318,7 @@ class PassDeferred(Base, frozen=True, array_like=True, tag="PD"):
     side: Side | None = None
 
 
-class ConversationRebuilt(Base, frozen=True, array_like=True, tag="P1"):
+class ConversationRebuilt(Base, frozen=True, array_like=True, gc=False, tag="P1"):
     """SOFT+: ``edits`` may touch every message behind m[1] from ``decision.reach`` on."""
 
     number: int
@@ -336,7 +336,7 @@ class ConversationRebuilt(Base, frozen=True, array_like=True, tag="P1"):
     floor: int
 
 
-class HistoryRefreshed(Base, frozen=True, array_like=True, tag="P2"):
+class HistoryRefreshed(Base, frozen=True, array_like=True, gc=False, tag="P2"):
     """SOFT: also re-renders m[1] (``m1``, chunks in order) and moves the cut to ``cut`` (last covered ordinal)."""
 
     number: int
@@ -357,7 +357,7 @@ class HistoryRefreshed(Base, frozen=True, array_like=True, tag="P2"):
     head_tokens: int
 
 
-class BaselineFolded(Base, frozen=True, array_like=True, tag="P3"):
+class BaselineFolded(Base, frozen=True, array_like=True, gc=False, tag="P3"):
     """HARD: also re-renders m[0] (``m0``) and adopts guidance (chunk), system, tools, model and wire version."""
 
     number: int
@@ -381,7 +381,7 @@ class BaselineFolded(Base, frozen=True, array_like=True, tag="P3"):
     head_tokens: int
 
 
-class PassRefused(Base, frozen=True, array_like=True, tag="P4"):
+class PassRefused(Base, frozen=True, array_like=True, gc=False, tag="P4"):
     """The request was not to be sent. ``code`` and ``message`` are what the host was told."""
 
     number: int
@@ -392,7 +392,7 @@ class PassRefused(Base, frozen=True, array_like=True, tag="P4"):
     limit: int
 
 
-class LastGoodReplayed(Base, frozen=True, array_like=True, tag="P5"):
+class LastGoodReplayed(Base, frozen=True, array_like=True, gc=False, tag="P5"):
     """While the store was unwritable, the view of pass ``base`` went out with messages ``raw`` as they came.
 
     Their parts have numbers (``tags``) that show only from the next rebuild on (convention 15).
@@ -411,19 +411,19 @@ class LastGoodReplayed(Base, frozen=True, array_like=True, tag="P5"):
 # ------------------------------------------------------- knowledge, upkeep, user
 
 
-class DocsObserved(Base, frozen=True, array_like=True, tag="KD"):
+class DocsObserved(Base, frozen=True, array_like=True, gc=False, tag="KD"):
     """The project's own documents as read: (file name, chunk) pairs."""
 
     files: tuple[tuple[str, bytes], ...]
 
 
-class EpochBumped(Base, frozen=True, array_like=True, tag="KE"):
+class EpochBumped(Base, frozen=True, array_like=True, gc=False, tag="KE"):
     """Somebody edited project knowledge from outside a session."""
 
     reason: str
 
 
-class TaskStarted(Base, frozen=True, array_like=True, tag="US"):
+class TaskStarted(Base, frozen=True, array_like=True, gc=False, tag="US"):
     """An upkeep task runs under a lease until ``lease`` (store's wall clock, ms)."""
 
     task: str
@@ -431,7 +431,7 @@ class TaskStarted(Base, frozen=True, array_like=True, tag="US"):
     lease: int
 
 
-class TaskFinished(Base, frozen=True, array_like=True, tag="UF"):
+class TaskFinished(Base, frozen=True, array_like=True, gc=False, tag="UF"):
     """An upkeep task ended well."""
 
     task: str

@@ -13,7 +13,7 @@ import msgspec
 
 from . import events as ev
 from .errors import MessageError
-from .session import State
+from .session import State, children
 from .transcript import Call, Message, Result
 
 SHIFT = 64
@@ -280,8 +280,9 @@ def _branch(state: State, keep: int, rest: Sequence[Message], at: int) -> Observ
     """Another path of the tree: the head only if it leaves by the last message, or goes on behind a known branch."""
     parent = state.path[keep - 1] if keep else 0
     chain: list[int] = []
+    known = children(state)
     for message in rest:
-        child = next((m for m in state.children.get(parent, ()) if state.node(m).message.ident == message.ident), 0)
+        child = next((m for m in known.get(parent, ()) if state.node(m).message.ident == message.ident), 0)
         if not child:
             break
         chain.append(child)

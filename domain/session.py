@@ -16,6 +16,7 @@ from .transcript import Call, Message, Result, Text
 PARTS_LIMIT = 4096
 """Most parts of one message: a part's key is ``m * PARTS_LIMIT + p``."""
 COMMANDS_KEPT = 1000
+COUNTS_KEPT = 64
 
 TagKind: TypeAlias = Literal["text", "tool", "file"]
 TagStatus: TypeAlias = Literal["active", "dropped", "compacted"]
@@ -26,7 +27,7 @@ def key(m: int, p: int) -> int:
     return m * PARTS_LIMIT + p
 
 
-class Node(msgspec.Struct, array_like=True):
+class Node(msgspec.Struct, array_like=True, gc=False):
     """A message in the session's tree: the node before it, what the host last sent, how often it was revised."""
 
     parent: int
@@ -34,16 +35,16 @@ class Node(msgspec.Struct, array_like=True):
     revision: int = 0
 
 
-class Tag(msgspec.Struct, array_like=True):
-    """A number given to a part. ``body`` is the message's chunk at that time, so the original can be found for ever."""
+class Tag(msgspec.Struct, array_like=True, gc=False):
+    """A number given to a part. ``body``: the message's chunk at that time where it was revised since, else empty."""
 
     m: int
     p: int
     kind: TagKind
     tokens: int
-    body: bytes
     status: TagStatus = "active"
     mode: str = ""
+    body: bytes = b""
 
 
 class Usage(msgspec.Struct, array_like=True):
@@ -147,7 +148,7 @@ class State(msgspec.Struct, array_like=True):
     cut: int = 0
     commands: dict[str, str] = msgspec.field(default_factory=dict)
     pos: dict[int, int] = msgspec.field(default_factory=dict)
-    children: dict[int, list[int]] = msgspec.field(default_factory=dict)
+    adopted: dict[int, list[int]] = msgspec.field(default_factory=dict)
     hosts: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
@@ -169,20 +170,23 @@ def evolve(state: State, version: int, event: ev.Event) -> None:
     handler = _HANDLERS.get(type(event))
     if handler is None:
         raise LawBroken(f"an event of kind {type(event).__name__} does not belong into a session", where=state.stream)
-    if not state.codec and not isinstance(event, ev.SessionOpened | ev.SessionForked):
+    if not state.codec and not isinstance(event, (ev.SessionOpened, ev.SessionForked)):
         raise LawBroken("a session's first event must open it", value=type(event).__name__, where=state.stream)
     handler(state, event)
     if event.cmd:
         _remember(state, event)
     state.version = version
-    if isinstance(event, ev.Pass | ev.PassRefused):
+    if isinstance(event, _OUTCOMES):
         state.last_version = version
 
 
+_OUTCOMES = (ev.PassDeferred, ev.ConversationRebuilt, ev.HistoryRefreshed, ev.BaselineFolded, ev.PassRefused)
+
+
 def _remember(state: State, event: ev.Event) -> None:
-    state.commands[event.cmd] = event.reply if isinstance(event, ev.DropsQueued) else ""
-    if len(state.commands) > COMMANDS_KEPT:
-        del state.commands[next(iter(state.commands))]
+    state.commands[event.cmd] = event.reply if type(event) is ev.DropsQueued else ""
+    if len(state.commands) >= 2 * COMMANDS_KEPT:
+        state.commands = dict(list(state.commands.items())[-COMMANDS_KEPT:])
 
 
 def _opened(state: State, event: ev.SessionOpened) -> None:
@@ -233,15 +237,21 @@ def _observed(state: State, event: ev.MessagesObserved) -> None:
         m = len(state.nodes)
         state.unshown[m] = 0
         _link(state, m, message)
-        _adopt(state, parent, m)
         if extends:
             state.pos[m] = len(state.path)
             state.path.append(m)
         parent = m
+    if extends and state.overflow is not None and any(message.role == "assistant" for message in event.messages):
+        if state.last is not None and state.last.number > state.overflow.number:
+            state.overflow = None  # the model answered a later request (convention 19)
 
 
 def _revised(state: State, event: ev.PartsRevised) -> None:
     node = state.node(event.m)
+    for p in range(len(node.message.parts)):
+        number = state.tag_of.get(key(event.m, p), 0)
+        if number and not state.tags[number - 1].body:
+            state.tags[number - 1].body = node.message.body  # an original can be found for ever
     if node.message.host_id:
         state.hosts.pop(node.message.host_id, None)
     node.message, node.revision = event.message, node.revision + 1
@@ -268,10 +278,14 @@ def _link(state: State, m: int, message: Message) -> None:
             state.call_of[key(m, p)] = state.calls[part.id]
 
 
-def _adopt(state: State, parent: int, m: int) -> None:
-    siblings = state.children.setdefault(parent, [])
-    if m not in siblings:
-        siblings.append(m)
+def children(state: State) -> dict[int, list[int]]:
+    """Return the nodes that ever stood behind each node (0: the root). Costs the whole tree: for branches only."""
+    found: dict[int, list[int]] = {}
+    for m, node in enumerate(state.nodes, 1):
+        found.setdefault(node.parent, []).append(m)
+    for parent, others in state.adopted.items():
+        found.setdefault(parent, []).extend(others)
+    return found
 
 
 def _moved(state: State, event: ev.HeadMoved) -> None:
@@ -296,7 +310,9 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
         state.pos.pop(m, None)
     del state.path[keep:]
     for m in then:
-        _adopt(state, state.end(), m)
+        before = state.end()
+        if state.node(m).parent != before and m not in state.adopted.get(before, ()):
+            state.adopted.setdefault(before, []).append(m)
         state.pos[m] = len(state.path)
         state.path.append(m)
 
@@ -371,7 +387,7 @@ def _arrive(state: State, arrivals: tuple[ev.Arrival, ...]) -> None:
 def _number(state: State, m: int, p: int, number: int, message: Message) -> None:
     part = message.parts[p]
     tool = isinstance(part, Result)
-    tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens, message.body)
+    tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens)
     if number == len(state.tags) + 1:
         state.tags.append(tag)
         if tool:
@@ -394,8 +410,8 @@ def _passed(state: State, event: ev.Pass) -> None:
     state.passes = event.number
     state.seen = max(state.seen, event.now)
     state.counted[event.number] = event.tokens
-    while len(state.counted) > 64:
-        del state.counted[next(iter(state.counted))]
+    if len(state.counted) >= 2 * COUNTS_KEPT:
+        state.counted = dict(list(state.counted.items())[-COUNTS_KEPT:])
     state.unmanaged = False
     if isinstance(event, ev.PassDeferred) and event.side is not None:
         if event.side.then:
@@ -428,7 +444,7 @@ def _passed(state: State, event: ev.Pass) -> None:
         state.usage = None
     state.reopened = False
     state.tips = {}
-    if isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded):
+    if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
         state.cut = event.cut
         if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
             state.fold.head_tokens = event.head_tokens

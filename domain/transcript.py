@@ -1,7 +1,8 @@
 """The neutral model of what a host said: messages, their parts, and the tree they form (``design.md`` 4).
 
 The raw JSON of the host is kept whole elsewhere (chunks); what stands here is what decisions need: kinds, sizes in
-bytes, token counts, call ids. Structs are frozen and array-like: they are stored inside events.
+bytes, token counts, call ids. Structs are frozen and array-like: they are stored inside events. They hold no cycles, so
+the garbage collector need not walk the hundreds of thousands of them that a long session has (``gc=False``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 Role: TypeAlias = Literal["user", "assistant", "tool", "system", "other"]
 
 
-class Text(msgspec.Struct, frozen=True, array_like=True, tag="t"):
+class Text(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="t"):
     """A text part. ``blank``: empty or white space only."""
 
     tokens: int
@@ -21,7 +22,7 @@ class Text(msgspec.Struct, frozen=True, array_like=True, tag="t"):
     blank: bool = False
 
 
-class Call(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+class Call(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="c"):
     """A tool call. ``strings``: UTF-8 bytes of all string values in the arguments (``transform.md`` 3.4)."""
 
     tokens: int
@@ -31,7 +32,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="c"):
     strings: int
 
 
-class Result(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+class Result(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):
     """A tool result. ``tokens`` counts its text and media, ``media`` the attachments inside it."""
 
     tokens: int
@@ -41,7 +42,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="r"):
     error: bool = False
 
 
-class Thinking(msgspec.Struct, frozen=True, array_like=True, tag="h"):
+class Thinking(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="h"):
     """Reasoning. ``signed``: carries a signature; ``opaque``: redacted or encrypted, no readable text."""
 
     tokens: int
@@ -50,14 +51,14 @@ class Thinking(msgspec.Struct, frozen=True, array_like=True, tag="h"):
     opaque: bool = False
 
 
-class Media(msgspec.Struct, frozen=True, array_like=True, tag="m"):
+class Media(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="m"):
     """An image, document or other file standing as a part of its own."""
 
     tokens: int
     size: int
 
 
-class Other(msgspec.Struct, frozen=True, array_like=True, tag="o"):
+class Other(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="o"):
     """Anything else the host sent: kept, never tagged, never edited."""
 
     tokens: int
@@ -67,7 +68,7 @@ class Other(msgspec.Struct, frozen=True, array_like=True, tag="o"):
 Part: TypeAlias = Text | Call | Result | Thinking | Media | Other
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One observed message.
 
     ``body`` is the SHA-256 of its raw bytes (a chunk), ``ident`` the first 16 bytes of the SHA-256 of its identity

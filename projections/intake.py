@@ -74,9 +74,18 @@ class Reader(msgspec.Struct, frozen=True):
             raise TooLarge(f"a message may have {PARTS_LIMIT - 1:,} parts", value=len(incoming.message.parts))
         return incoming
 
+    def name(self, codec: str, raw: bytes, index: int) -> tuple[bytes, str]:
+        """Return a message's identity and host id, without counting its tokens. Raises ``MessageError``."""
+        message = wire(CURRENT).read(codec, raw, _uncounted, f"messages[{index}]").message
+        return message.ident, message.host_id
+
     def idents(self, codec: str, raw: bytes) -> tuple[bytes, ...]:
         """Return the identity of each part of a raw message."""
         return wire(CURRENT).part_idents(codec, raw)  # type: ignore[no-any-return]  # the wire is a module by version
+
+
+def _uncounted(_: str) -> int:
+    return 0
 
 
 def encode(value: Any, where: str) -> bytes:

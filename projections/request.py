@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from ..domain import events as ev
 from ..domain.edits import Insert, MessageSlots
-from .view import View
+from .view import Change, View
 from .wire import wire
 
 Text = Callable[[bytes], bytes]
@@ -22,6 +23,10 @@ class Sent(msgspec.Struct, frozen=True):
     m: int
     json: tuple[bytes, ...]
     digest: bytes
+
+
+_UNCHANGED = Change({}, {}, {})
+_NONE: Mapping[int, tuple[Insert, ...]] = MappingProxyType({})
 
 
 def level(event: ev.Event) -> str:
@@ -103,17 +108,18 @@ def follow(
     path: Iterable[int],
     raw: Callable[[int], bytes],
     text: Text,
-    slots: dict[int, MessageSlots],
-    inserts: dict[int, tuple[Insert, ...]],
+    change: Change = _UNCHANGED,
+    inserts: Mapping[int, tuple[Insert, ...]] = _NONE,
 ) -> Iterator[Sent]:
     """Render the messages of ``path`` and carry the chain digest on from ``start``.
 
-    ``slots`` and ``inserts`` lie over the view's own: the changes of a pass that is not stored yet.
+    ``change`` and ``inserts`` lie over the view's own: what a pass that is not stored yet does to it.
     """
     form = wire(view.wire)
     digest = start
     for m in path:
-        json = render(view, raw(m), slots.get(m, view.of(m)), inserts.get(m, view.inserts.get(m, ())), text)
+        units = inserts[m] if m in inserts else view.inserts.get(m, ())
+        json = render(view, raw(m), change.of(m, view), units, text)
         for message in json:
             digest = form.chain(digest, form.blocks(view.codec, message))
         yield Sent(m, json, digest)
@@ -138,8 +144,8 @@ class Built(msgspec.Struct, frozen=True):
     def marked(self, ttl: str | None = None) -> tuple[Any, list[Any]]:
         """Return fresh objects of system and messages with cache marks: system end, m[0], m[1], tail (convention 26)."""
         form = wire(self.wire)
-        system_part = form.forms.decode(self.system) if self.system else None
-        messages = [form.forms.decode(raw) for raw in self.messages]
+        system_part = form.plain(self.system) if self.system else None
+        messages = [form.plain(raw) for raw in self.messages]
         if self.codec == "anthropic" and isinstance(system_part, str):
             system_part = [{"type": "text", "text": system_part}]  # only a block can carry a mark
         form.marks(self.codec, system_part, messages, self.head, ttl)
@@ -149,13 +155,13 @@ class Built(msgspec.Struct, frozen=True):
 def build(view: View, path: Sequence[int], raw: Callable[[int], bytes], text: Text) -> Built:
     """Render the whole request of a path, with its digest."""
     above, front = system_messages(view, text), head_messages(view, text)
-    sent = list(follow(view, prefix_digest(view, text), path, raw, text, {}, {}))
+    sent = list(follow(view, prefix_digest(view, text), path, raw, text))
     ours = (0,) * (len(above) + len(front))
     return Built(
         codec=view.codec,
         wire=view.wire,
         system=system(view, text),
-        tools=text(view.tools) if view.tools else b"",
+        tools=wire(view.wire).unmarked(text(view.tools)) if view.tools else b"",
         messages=(*above, *front, *(message for one in sent for message in one.json)),
         owners=(*ours, *(one.m for one in sent for _ in one.json)),
         leading=len(above),

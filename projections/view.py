@@ -7,6 +7,7 @@ edits outside its level's reach. It holds no text, only digests, and reads nothi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -33,7 +34,10 @@ _KEPT = MessageSlots()
 
 
 class View(msgspec.Struct, array_like=True):
-    """The present view. ``shown[m]``: parts of message ``m`` that a request held. ``inserts[m]``: units behind it."""
+    """The present view. ``shown[m]``: parts of message ``m`` that a request held. ``inserts[m]``: units behind it.
+
+    Most messages hold nothing but numbers: ``plain[m]`` are those of its parts; ``slots[m]`` is kept for all others.
+    """
 
     wire: int = 0
     codec: str = ""
@@ -44,6 +48,7 @@ class View(msgspec.Struct, array_like=True):
     m1: tuple[bytes, ...] = ()
     cut: int = 0
     passes: int = 0
+    plain: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     slots: dict[int, MessageSlots] = msgspec.field(default_factory=dict)
     shown: dict[int, int] = msgspec.field(default_factory=dict)
     hidden: dict[int, int] = msgspec.field(default_factory=dict)
@@ -51,14 +56,25 @@ class View(msgspec.Struct, array_like=True):
 
     def of(self, m: int) -> MessageSlots:
         """Return the slots of message ``m``."""
-        return self.slots.get(m, _KEPT)
+        found = self.slots.get(m)
+        if found is not None:
+            return found
+        numbers = self.plain.get(m)
+        return _KEPT if numbers is None else _numbered(numbers)
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What one pass event does to the view: new slots by message, new counts, the order of the messages it touches."""
+    """What one pass event does to the view: new slots by message (numbers alone in ``plain``), new counts."""
 
+    plain: dict[int, tuple[int, ...]]
     slots: dict[int, MessageSlots]
     shown: dict[int, int]
+
+    def of(self, m: int, view: View) -> MessageSlots:
+        """Return the slots message ``m`` will have."""
+        if m in self.slots:
+            return self.slots[m]
+        return _numbered(self.plain[m]) if m in self.plain else view.of(m)
 
 
 def preview(view: View, event: ev.Pass, resets: dict[int, int], place: dict[int, int] | None = None) -> Change:
@@ -67,62 +83,76 @@ def preview(view: View, event: ev.Pass, resets: dict[int, int], place: dict[int,
     ``resets`` maps messages revised in the same transaction to their first changed part. ``place`` gives path indexes
     where the reach of a rebuild has to be checked.
     """
-    slots: dict[int, MessageSlots] = {}
-    shown: dict[int, int] = {}
+    change = Change({}, {}, {})
     for m, first in resets.items():
-        slots[m] = _cut(view.of(m), first)
-        shown[m] = min(view.shown.get(m, 0), first)
+        change.slots[m] = _cut(view.of(m), first)
+        change.shown[m] = min(view.shown.get(m, 0), first)
     for arrival in event.arrivals:
-        held = shown.get(arrival.m, view.shown.get(arrival.m, 0))
-        if arrival.first < held:
-            raise LawBroken(f"an arrival shows part {arrival.first} of message {arrival.m} a second time", value=held)
-        slots[arrival.m] = _arrive(slots.get(arrival.m, view.of(arrival.m)), arrival)
-        shown[arrival.m] = arrival.first + len(arrival.tags)
+        _arrive(view, change, arrival)
     for insert in event.inserts:
-        if isinstance(event, ev.PassDeferred) and insert.m not in shown:
+        if type(event) is ev.PassDeferred and insert.m not in change.shown:
             raise LawBroken("an insert before the last part a request held", value=insert.m, where=f"pass {event.number}")
-    if not isinstance(event, ev.PassDeferred):
-        for m in view.hidden:
-            slots[m] = _reveal(slots.get(m, view.of(m)))
-        for edit in event.edits:
-            if place is not None and place.get(edit.m, -1) < event.decision.reach:
-                raise LawBroken("an edit before the reach of its permission", value=edit.m, where=f"pass {event.number}")
-            if edit.m not in view.shown and edit.m not in shown:
-                raise LawBroken("an edit of a message no request holds", value=edit.m, where=f"pass {event.number}")
-            slots[edit.m] = apply_edit(slots.get(edit.m, view.of(edit.m)), edit)
-    return Change(slots, shown)
+    if type(event) is not ev.PassDeferred:
+        _rebuild(view, change, event, place)
+    return change
+
+
+def _rebuild(view: View, change: Change, event: ev.Rebuild, place: dict[int, int] | None) -> None:
+    for m in view.hidden:
+        change.slots[m] = _reveal(change.of(m, view))
+    for edit in event.edits:
+        if place is not None and place.get(edit.m, -1) < event.decision.reach:
+            raise LawBroken("an edit before the reach of its permission", value=edit.m, where=f"pass {event.number}")
+        if edit.m not in view.shown and edit.m not in change.shown:
+            raise LawBroken("an edit of a message no request holds", value=edit.m, where=f"pass {event.number}")
+        change.slots[edit.m] = apply_edit(change.of(edit.m, view), edit)
 
 
 def evolve(view: View, event: ev.Event) -> None:
     """Take one stored event into the view."""
-    if isinstance(event, ev.SessionOpened):
-        view.codec, view.wire = event.codec, event.wire
-    elif isinstance(event, ev.SystemChanged):
-        view.system = event.body
-    elif isinstance(event, ev.ToolsChanged):
-        view.tools = event.body
-    elif isinstance(event, ev.PartsRevised):
-        view.slots[event.m] = _cut(view.of(event.m), event.first)
-        view.shown[event.m] = min(view.shown.get(event.m, 0), event.first)
-    elif isinstance(event, ev.LastGoodReplayed):
-        _replayed(view, event)
-    elif isinstance(event, ev.PassDeferred | ev.ConversationRebuilt | ev.HistoryRefreshed | ev.BaselineFolded):
-        take(view, event, preview(view, event, {}))
+    handler = _HANDLERS.get(type(event))
+    if handler is not None:
+        handler(view, event)
 
 
 def take(view: View, event: ev.Pass, change: Change) -> None:
     """Make a previewed change the view's own."""
+    for m, numbers in change.plain.items():
+        view.plain[m] = numbers
+        view.slots.pop(m, None)
     view.slots.update(change.slots)
     view.shown.update(change.shown)
     for insert in event.inserts:
         view.inserts[insert.m] = (*view.inserts.get(insert.m, ()), insert)
     view.passes = event.number
-    if not isinstance(event, ev.PassDeferred):
-        view.hidden.clear()
-    if isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded):
+    if type(event) is ev.PassDeferred:
+        return
+    view.hidden.clear()
+    if type(event) is not ev.ConversationRebuilt:
         view.m1, view.cut = event.m1, event.cut
-    if isinstance(event, ev.BaselineFolded):
+    if type(event) is ev.BaselineFolded:
         view.m0, view.guidance, view.wire = event.m0, event.guidance, event.wire
+
+
+def _opened(view: View, event: ev.SessionOpened) -> None:
+    view.codec, view.wire = event.codec, event.wire
+
+
+def _system(view: View, event: ev.SystemChanged) -> None:
+    view.system = event.body
+
+
+def _tools(view: View, event: ev.ToolsChanged) -> None:
+    view.tools = event.body
+
+
+def _revised(view: View, event: ev.PartsRevised) -> None:
+    view.slots[event.m] = _cut(view.of(event.m), event.first)
+    view.shown[event.m] = min(view.shown.get(event.m, 0), event.first)
+
+
+def _passed(view: View, event: ev.Pass) -> None:
+    take(view, event, preview(view, event, {}))
 
 
 def apply_edit(slots: MessageSlots, edit: Edit) -> MessageSlots:
@@ -158,11 +188,28 @@ def _with_part(slots: MessageSlots, p: int, part: PartSlots) -> MessageSlots:
     return msgspec.structs.replace(slots, parts=padded[:p] + (part,) + padded[p + 1 :])
 
 
-def _arrive(slots: MessageSlots, arrival: Arrival) -> MessageSlots:
+def _arrive(view: View, change: Change, arrival: Arrival) -> None:
+    m, first = arrival.m, arrival.first
+    held = change.shown.get(m, view.shown.get(m, 0))
+    if first < held:
+        raise LawBroken(f"an arrival shows part {first} of message {m} a second time", value=held)
+    change.shown[m] = first + len(arrival.tags)
+    if not first and not arrival.edits:
+        change.slots.pop(m, None)
+        change.plain[m] = arrival.tags
+        return
+    change.slots[m] = _with_arrival(change.of(m, view), arrival)
+
+
+def _numbered(numbers: tuple[int, ...]) -> MessageSlots:
+    return MessageSlots(tuple([PartSlots(tag=number) if number else _PLAIN for number in numbers]))
+
+
+def _with_arrival(slots: MessageSlots, arrival: Arrival) -> MessageSlots:
     kept = slots.parts[: arrival.first]
     kept += (_PLAIN,) * (arrival.first - len(kept))
-    fresh = tuple(PartSlots(tag=number) if number else _PLAIN for number in arrival.tags)
-    result = msgspec.structs.replace(slots, parts=kept + fresh) if arrival.first else MessageSlots(kept + fresh)
+    fresh = _numbered(arrival.tags).parts
+    result = msgspec.structs.replace(slots, parts=kept + fresh) if arrival.first else MessageSlots(fresh)
     for edit in arrival.edits:
         if edit.m != arrival.m or getattr(edit, "p", arrival.first) < arrival.first:
             raise LawBroken("an arrival edits what is not its own", value=edit)
@@ -184,7 +231,20 @@ def _replayed(view: View, event: ev.LastGoodReplayed) -> None:
     view.passes = event.number
     for arrival in event.tags:
         concealed = msgspec.structs.replace(arrival, tags=tuple(-abs(number) for number in arrival.tags), edits=())
-        view.slots[arrival.m] = _arrive(view.of(arrival.m), concealed)
+        view.slots[arrival.m] = _with_arrival(view.of(arrival.m), concealed)
         view.shown[arrival.m] = arrival.first + len(arrival.tags)
         if any(number > 0 for number in arrival.tags):
             view.hidden[arrival.m] = 1
+
+
+_HANDLERS: dict[type, Any] = {
+    ev.SessionOpened: _opened,
+    ev.SystemChanged: _system,
+    ev.ToolsChanged: _tools,
+    ev.PartsRevised: _revised,
+    ev.PassDeferred: _passed,
+    ev.ConversationRebuilt: _passed,
+    ev.HistoryRefreshed: _passed,
+    ev.BaselineFolded: _passed,
+    ev.LastGoodReplayed: _replayed,
+}

@@ -19,7 +19,7 @@ Hook = Callable[[str], None]
 
 
 class Place(NamedTuple):
-    """What a store says of the end of a stream. ``version`` is -1 where the head is missing, ``last`` 0 without events."""
+    """What a store says of the end of a stream. ``version`` -1: no head; ``last`` 0: no events."""
 
     key: str
     version: int
@@ -40,7 +40,7 @@ class Write(NamedTuple):
 class Move(NamedTuple):
     """One repair: the head of ``stream`` goes from version ``seen`` (-1: missing) to ``version``.
 
-    ``lost``: events behind ``version`` are put aside (kept, but no longer part of the stream). ``note`` is kept for good.
+    ``lost``: events behind ``version`` are put aside (kept, but not part of the stream). ``note`` is kept for good.
     """
 
     stream: str
@@ -91,7 +91,7 @@ class Backend(Protocol):
 
     def move(self, move: Move) -> None: ...
     def strays(self) -> list[tuple[str, str]]:
-        """Return (kind, key) of everything no stream owns: ``event`` keys, ``head`` keys, ``gap`` in the stored rows."""
+        """Return (kind, key) of everything no stream owns: keys of events, keys of heads, gaps in the rows."""
         ...
 
     def integrity(self) -> list[str]:
@@ -109,7 +109,9 @@ LOST = "lost:"
 def check_fence(schema: int | None) -> None:
     """Raise ``StoreNewer`` where the store's schema is newer than this program's, naming both versions."""
     if schema is None:
-        raise StoreError("the store has lost its version mark; run `foldlog verify` on a copy of it", code="STORE_DAMAGED")
+        raise StoreError(
+            "the store has lost its version mark; run `foldlog verify` on a copy of it", code="STORE_DAMAGED"
+        )
     if schema > SCHEMA:
         raise StoreNewer(
             f"the store has schema version {schema}, this foldlog knows versions up to {SCHEMA}; nothing was read or "

@@ -27,7 +27,7 @@ _PLACE = Struct(">QB")
 def walk(
     codec: Codec, stream: str, place: Place, fetch: Fetch, after: int, until: int | None, prev: bytes | None
 ) -> Iterator[tuple[list[Stored], Fault | None]]:
-    """Yield batches of verified events ``after < version <= until``; a fault comes with the last batch and ends the walk.
+    """Yield batches of verified events ``after < version <= until``; a fault ends the walk.
 
     ``place.digest`` may be empty: then nothing confirms the last event but its own shape.
     """
@@ -95,7 +95,7 @@ class _Checker:
                 return self.gap(out)
             if state is None or new_tag is None or state[1:BODY_AT] != running:
                 self.running, self.want, self.tag, self.body = running, want, tag, body
-                return self.blame(new_tag, state, out)
+                return self.blame(new_tag, state)
             if tag and want <= stop_at:
                 kind = kinds.get(tag)
                 if kind is None:
@@ -150,7 +150,7 @@ class _Checker:
             return _cut(self.stream, self.want, message)
         return Fault("event-missing", self.stream, self.want, "the event was removed; events behind it are still there")
 
-    def blame(self, tag: bytes | None, state: bytes | None, out: list[Stored]) -> Fault:
+    def blame(self, tag: bytes | None, state: bytes | None) -> Fault:
         """Name the event at fault where event ``want`` does not continue the chain: itself or the one before."""
         version, own = self.want, None
         if tag and state and len(state) >= BODY_AT and len(tag) < 256:

@@ -32,7 +32,7 @@ STREAM_LIMIT = 1024
 _PLACE = struct.Struct(">QB")
 _U32 = struct.Struct(">I")
 
-KINDS: Mapping[bytes, type] = MappingProxyType(
+KINDS: Mapping[bytes, type[Event]] = MappingProxyType(
     {str(kind.__struct_config__.tag).encode(): kind for kind in get_args(Event)}
 )
 """Tag to event class, of all events this program knows."""
@@ -47,7 +47,7 @@ class Codec(NamedTuple):
 
 
 class Body(NamedTuple):
-    """An event ready to be stored, but for its place: tag, plain bytes (chained), and packed bytes with their header."""
+    """An event ready to be stored, but for its place: tag, plain bytes (chained), packed bytes and their header."""
 
     tag: bytes
     plain: bytes
@@ -148,5 +148,7 @@ def check_stream(stream: str) -> str:
     except UnicodeEncodeError as error:
         raise InputError("a stream id must not contain lone surrogates", value=stream, where="stream") from error
     if size > STREAM_LIMIT:
-        raise InputError(f"a stream id may have {STREAM_LIMIT} bytes, this one has {size}", value=stream, where="stream")
+        raise InputError(
+            f"a stream id may have {STREAM_LIMIT} bytes, this one has {size}", value=stream, where="stream"
+        )
     return stream

@@ -1,8 +1,8 @@
 """Chunks to stored bodies and back (``design.md`` 3, Content; convention 3).
 
 A chunk is named by the SHA-256 of its plain bytes, however it is stored. Stored forms, by header byte (``packing``):
-plain or zlib; *splice*, where attachments are chunks of their own and the rest is a body; *delta*, where only the middle
-that differs from a base chunk is a body; *base64*, where the decoded bytes stand for their base64 text.
+plain or zlib; *splice*, where attachments are chunks of their own and the rest is a body; *delta*, where only the
+middle that differs from a base chunk is a body; *base64*, where the decoded bytes stand for their base64 text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,20 @@ from typing import NamedTuple
 import msgspec
 
 from ..domain.errors import InputError, TooLarge
-from .packing import BASE64, DELTA, PLAIN, SMALL, SPLICE, ZLIB, ZLIB_DICT, Packer, Unreadable, pack, unpack, unknown_kind
+from .packing import (
+    BASE64,
+    DELTA,
+    PLAIN,
+    SMALL,
+    SPLICE,
+    ZLIB,
+    ZLIB_DICT,
+    Packer,
+    Unreadable,
+    pack,
+    unknown_kind,
+    unpack,
+)
 from .protocol import ATTACHMENT_LIMIT, MESSAGE_LIMIT, Chunk
 
 DEPTH_LIMIT = 8
@@ -59,13 +72,15 @@ class Base(NamedTuple):
 def check_chunk(chunk: Chunk, where: str) -> list[Span]:
     """Return the attachment spans worth cutting out.
 
-    Raises ``InputError`` for a wrong digest or wrong spans, ``TooLarge`` for an attachment over ``ATTACHMENT_LIMIT`` or a
-    message that without its attachments is over ``MESSAGE_LIMIT``.
+    Raises ``InputError`` for a wrong digest or wrong spans, ``TooLarge`` for an attachment over ``ATTACHMENT_LIMIT`` or
+    a message that without its attachments is over ``MESSAGE_LIMIT``.
     """
     data = chunk.data
     if not isinstance(data, bytes) or sha256(data).digest() != chunk.digest:
         raise InputError(
-            "the digest of a chunk must be the SHA-256 of its bytes; nothing was stored", value=chunk.digest, where=where
+            "the digest of a chunk must be the SHA-256 of its bytes; nothing was stored",
+            value=chunk.digest,
+            where=where,
         )
     spans: list[Span] = []
     end = cut = 0

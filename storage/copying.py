@@ -14,8 +14,8 @@ CHUNK_PAGE = 64
 def copy_store(source: Backend, target: Path) -> None:
     """Copy streams, events, heads and chunks of a hot ``source`` to ``target``, which must not exist.
 
-    The heads are read first, in one statement, and events only up to them; chunks are read last, so every chunk an event
-    names is there. Events keep their order over the whole store. Snapshots are left out: they are made again.
+    The heads are read first, in one statement, and events only up to them; chunks are read last, so every chunk an
+    event names is there. Events keep their order over the whole store. Snapshots are left out: they are made again.
     """
     from .sqlite import SQLiteBackend, new_file  # a store in memory needs no SQLite until it is copied
 

@@ -1,7 +1,7 @@
 """The compression dictionary that ships with foldlog (convention 30).
 
-A released dictionary is never changed: bodies written with it could not be read any more. A better one is a new file with
-a new header byte. ``tests/bench/make_dictionary.py`` makes the file.
+A released dictionary is never changed: bodies written with it could not be read any more. A better one is a new file
+with a new header byte. ``tests/bench/make_dictionary.py`` makes the file.
 """
 
 from __future__ import annotations

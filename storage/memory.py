@@ -23,11 +23,11 @@ class Recorder(POPOApplicationRecorder):
 
     def lock(self) -> threading.RLock:
         """Return the lock all of the library's methods take."""
-        return self._database_lock  # type: ignore[return-value]
+        return self._database_lock
 
     def versions(self, key: str) -> dict[int, int]:
         """Return version to position (0-based) of one stream; empty where there is none."""
-        return self._stored_events_index[key] if key in self._stored_events_index else {}
+        return self._stored_events_index.get(key, {})
 
     def event(self, position: int) -> StoredEvent:
         """Return the event at a position (0-based)."""

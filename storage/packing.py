@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 
 class Packer(NamedTuple):
-    """Compression with the dictionary. ``primed`` is a compressor that has already read it, to be copied, never used."""
+    """Compression with the dictionary. ``primed`` is a compressor that has read it, to be copied, never used."""
 
     dictionary: bytes
     primed: Any
@@ -62,9 +62,7 @@ def unpack(packer: Packer, stored: bytes, limit: int) -> bytes:
         return stored[1:]
     if kind not in (ZLIB_DICT, ZLIB):
         raise Unreadable(unknown_kind(kind))
-    work = (
-        zlib.decompressobj(_RAW, zdict=packer.dictionary) if kind == ZLIB_DICT else zlib.decompressobj(_RAW)
-    )
+    work = zlib.decompressobj(_RAW, zdict=packer.dictionary) if kind == ZLIB_DICT else zlib.decompressobj(_RAW)
     try:
         data = work.decompress(memoryview(stored)[1:], limit + 1)
     except zlib.error as error:

@@ -1,9 +1,9 @@
 """The PostgreSQL store: the tables and pool of ``eventsourcing``, and a transaction of our own (convention 28).
 
 The library's ``insert_events`` retries operational errors by itself, so bounds break and an unclear commit is repeated.
-Here nothing is retried: the row lock of the stream's head serialises its writers, different streams do not wait for each
-other, and every wait is bounded by ``SET LOCAL lock_timeout``. Positions are drawn before the commit and may have gaps;
-``log`` waits for the writers in flight before it answers, so a follower never passes one that commits late.
+Here nothing is retried: the row lock of the stream's head serialises its writers, different streams do not wait for
+each other, and every wait is bounded by ``SET LOCAL lock_timeout``. Positions are drawn before the commit and may have
+gaps; ``log`` waits for the writers in flight before it answers, so a follower never passes one that commits late.
 """
 
 from __future__ import annotations
@@ -61,7 +61,11 @@ class PostgresBackend:
         self._closed = False
         first = {name: str(options.pop(name, "")) for name in ("dbname", "host", "port", "user", "password")}
         self._datastore = PostgresDatastore(
-            **first,
+            first["dbname"],
+            first["host"],
+            first["port"],
+            first["user"],
+            first["password"],
             pool_size=1,
             max_overflow=POOL - 1,
             connect_timeout=CONNECT_S,
@@ -89,7 +93,11 @@ class PostgresBackend:
                 with connection.transaction():
                     for statement in sql.TABLES:
                         connection.execute(statement)
-                    made = [("schema", str(SCHEMA)), ("store", uuid.uuid4().hex), ("made", str(int(time.time() * 1000)))]
+                    made = [
+                        ("schema", str(SCHEMA)),
+                        ("store", uuid.uuid4().hex),
+                        ("made", str(int(time.time() * 1000))),
+                    ]
                     connection.cursor().executemany("INSERT INTO foldlog_meta (name, value) VALUES (%s, %s)", made)
             finally:
                 connection.execute("SELECT pg_advisory_unlock(%s)", (sql.MAKING,))
@@ -106,8 +114,8 @@ class PostgresBackend:
 
     def write(self, write: Write, hook: Hook | None) -> Head:
         stream, expected = write.stream, write.expected
-        with self._transaction(stream) as (connection, place):
-            place = place or self._new(connection, stream, expected)
+        with self._transaction(stream) as (connection, known):
+            place = known or self._new(connection, stream, expected)
             check_head(stream, expected, place)
             rows, digest = write.rows(place.digest)
             key, version = place.key, rows[-1][0]
@@ -161,7 +169,9 @@ class PostgresBackend:
                 with connection.pipeline():
                     connection.execute("BEGIN")
                     connection.execute(sql.BOUNDED)
-                    found = connection.execute(sql.LOCKED if stream else sql.FENCE, (stream,) if stream else None, prepare=True)
+                    found = connection.execute(
+                        sql.LOCKED if stream else sql.FENCE, (stream,) if stream else None, prepare=True
+                    )
                 row = found.fetchone()
                 if row is None and stream:
                     # A stream that is new, or that has lost its head.

@@ -14,17 +14,25 @@ PAGE = 200
 """Rows of one INSERT: a statement has at most 65,535 parameters."""
 TABLES = (
     "CREATE TABLE IF NOT EXISTS foldlog_meta (name text PRIMARY KEY, value text NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS foldlog_streams (key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
-    'id text COLLATE "C" NOT NULL UNIQUE)',
-    "CREATE TABLE IF NOT EXISTS foldlog_heads (key bigint PRIMARY KEY, version bigint NOT NULL, digest bytea NOT NULL, "
-    "seal bytea NOT NULL) WITH (fillfactor = 50)",
+    (
+        "CREATE TABLE IF NOT EXISTS foldlog_streams (key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+        'id text COLLATE "C" NOT NULL UNIQUE)'
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS foldlog_heads (key bigint PRIMARY KEY, version bigint NOT NULL, "
+        "digest bytea NOT NULL, seal bytea NOT NULL) WITH (fillfactor = 50)"
+    ),
     "CREATE TABLE IF NOT EXISTS foldlog_chunks (digest bytea PRIMARY KEY, body bytea NOT NULL)",
     # Bodies come compressed: trying again would only cost time.
     "ALTER TABLE foldlog_chunks ALTER COLUMN body SET STORAGE EXTERNAL",
-    "CREATE TABLE IF NOT EXISTS foldlog_snapshots (key bigint NOT NULL, form text NOT NULL, version bigint NOT NULL, "
-    "digest bytea NOT NULL, seal bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (key, form))",
-    "CREATE TABLE IF NOT EXISTS foldlog_repairs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint NOT NULL, "
-    "stream text NOT NULL, note text NOT NULL, lost boolean NOT NULL)",
+    (
+        "CREATE TABLE IF NOT EXISTS foldlog_snapshots (key bigint NOT NULL, form text NOT NULL, "
+        "version bigint NOT NULL, digest bytea NOT NULL, seal bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (key, form))"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS foldlog_repairs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, "
+        "stream text NOT NULL, note text NOT NULL, lost boolean NOT NULL)"
+    ),
 )
 
 BOUNDED = f"SET LOCAL lock_timeout = '{BUSY_MS}ms'"
@@ -35,8 +43,8 @@ PLACE = (
     "(SELECT max(e.originator_version) FROM stored_events e WHERE e.originator_id = s.key::text) "
     "FROM foldlog_streams s LEFT JOIN foldlog_heads h ON h.key = s.key WHERE s.id = %s"
 )
-# The lock waits for the writer before us and then reads what it left. Events behind the head are not looked for here: the
-# unique key of ``stored_events`` refuses to write over them.
+# The lock waits for the writer before us and then reads what it left. Events behind the head are not looked for here:
+# the unique key of ``stored_events`` refuses to write over them.
 LOCKED = (
     "SELECT (SELECT value FROM foldlog_meta WHERE name = 'schema'), h.key, h.version, h.digest, h.seal, h.version "
     "FROM foldlog_heads h WHERE h.key = (SELECT key FROM foldlog_streams WHERE id = %s) FOR UPDATE"

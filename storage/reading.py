@@ -17,7 +17,7 @@ ROUNDS = DEPTH_LIMIT + 2
 def read_chunks(backend: Backend, packer: Packer, digests: Sequence[bytes]) -> list[bytes]:
     """Return the plain bytes of each digest, in order.
 
-    Raises ``StoreDamaged`` with the chunk's digest for one that is missing, or whose bytes are not what its digest says.
+    Raises ``StoreDamaged`` with the chunk's digest for one that is missing, or whose bytes are not what it says.
     """
     bodies: dict[bytes, bytes] = {}
     wanted: dict[bytes, tuple[bytes, ...]] = {}

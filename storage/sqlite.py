@@ -1,4 +1,4 @@
-"""The SQLite store: the tables, pool and reads of ``eventsourcing``, and a write transaction of our own (convention 28).
+"""The SQLite store: the tables, pool and reads of ``eventsourcing``, and a write transaction of ours (convention 28).
 
 The library opens writes with a deferred ``BEGIN``; reading the fence or a head and then inserting would fail at once
 when another process commits in between. So one writer connection stays open here and begins with ``BEGIN IMMEDIATE``.

@@ -1,4 +1,4 @@
-"""The statements of the SQLite store. ``stored_events`` is the library's table; its rowid is the position of an event."""
+"""The statements of the SQLite store. ``stored_events`` is the library's table; its rowid is an event's position."""
 
 from __future__ import annotations
 
@@ -18,13 +18,19 @@ PRAGMAS = (
 TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS streams (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
-    "CREATE TABLE IF NOT EXISTS heads (key INTEGER PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL, "
-    "seal BLOB NOT NULL)",
+    (
+        "CREATE TABLE IF NOT EXISTS heads (key INTEGER PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL, "
+        "seal BLOB NOT NULL)"
+    ),
     "CREATE TABLE IF NOT EXISTS chunks (digest BLOB PRIMARY KEY, body BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS snapshots (key INTEGER NOT NULL, form TEXT NOT NULL, version INTEGER NOT NULL, "
-    "digest BLOB NOT NULL, seal BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (key, form))",
-    "CREATE TABLE IF NOT EXISTS repairs (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, stream TEXT NOT NULL, "
-    "note TEXT NOT NULL, lost INTEGER NOT NULL)",
+    (
+        "CREATE TABLE IF NOT EXISTS snapshots (key INTEGER NOT NULL, form TEXT NOT NULL, version INTEGER NOT NULL, "
+        "digest BLOB NOT NULL, seal BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY (key, form))"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS repairs (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, stream TEXT NOT NULL, "
+        "note TEXT NOT NULL, lost INTEGER NOT NULL)"
+    ),
 )
 
 FENCE = "SELECT value FROM meta WHERE name = 'schema'"
@@ -52,17 +58,13 @@ INSERT_EVENT = (
 INSERT_CHUNK = "INSERT OR IGNORE INTO chunks (digest, body) VALUES (?, ?)"
 SET_HEAD = "INSERT OR REPLACE INTO heads (key, version, digest, seal) VALUES (?, ?, ?, ?)"
 
-PUT_SNAPSHOT = (
-    "INSERT OR REPLACE INTO snapshots (key, form, version, digest, seal, body) VALUES (?, ?, ?, ?, ?, ?)"
-)
+PUT_SNAPSHOT = "INSERT OR REPLACE INTO snapshots (key, form, version, digest, seal, body) VALUES (?, ?, ?, ?, ?, ?)"
 GET_SNAPSHOT = (
     "SELECT n.version, CAST(n.digest AS BLOB), CAST(n.seal AS BLOB), CAST(n.body AS BLOB) "
     "FROM snapshots n JOIN streams s ON s.key = n.key WHERE s.id = ? AND n.form = ?"
 )
 
-LOG = (
-    "SELECT rowid, originator_id, originator_version FROM stored_events WHERE rowid > ? ORDER BY rowid LIMIT ?"
-)
+LOG = "SELECT rowid, originator_id, originator_version FROM stored_events WHERE rowid > ? ORDER BY rowid LIMIT ?"
 
 MANY = 500
 DIGESTS = "SELECT CAST(digest AS BLOB) FROM chunks WHERE digest > ? ORDER BY digest LIMIT ?"

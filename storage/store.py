@@ -32,8 +32,8 @@ class Store:
     def append(self, stream: str, expected: int, events: Sequence[Event], chunks: Iterable[Chunk] = ()) -> Head:
         """Append ``events`` behind version ``expected`` with their chunks, in one transaction (``Log.append``).
 
-        Besides the errors of the protocol: ``InputError`` for no events at all, an event that could not be read back, or
-        a chunk whose digest or spans are wrong; ``StoreDamaged`` where the stream's head cannot be trusted;
+        Besides the errors of the protocol: ``InputError`` for no events at all, an event that could not be read back,
+        or a chunk whose digest or spans are wrong; ``StoreDamaged`` where the stream's head cannot be trusted;
         ``StoreError`` with code ``OUTCOME_UNKNOWN`` where the commit itself failed: read before appending again.
         """
         check_stream(stream)
@@ -93,8 +93,8 @@ class Store:
     ) -> Iterator[Stored]:
         """Yield verified events (``Log.read``); an event is handed out only once its successor or the head confirms it.
 
-        A stream that does not exist yields nothing, unless ``after`` says that it did. Events in front of the position a
-        ``StoreDamaged`` names may be held back where nothing confirms them.
+        A stream that does not exist yields nothing, unless ``after`` says that it did. Events in front of the position
+        a ``StoreDamaged`` names may be held back where nothing confirms them.
         """
         check_stream(stream)
         place = self._backend.place(stream)
@@ -122,7 +122,7 @@ class Store:
         return Head(stream, place.version, place.digest)
 
     def heads(self, prefix: str = "") -> list[Head]:
-        """Return the heads of all streams whose id begins with ``prefix``, sorted by id; damaged ones are ``verify``'s."""
+        """Return the heads of all streams whose id begins with ``prefix``, by id; damaged ones are for ``verify``."""
         if prefix:
             check_stream(prefix)
         return sorted((head for head in self._backend.heads(prefix) if head.version > 0), key=lambda head: head.stream)
@@ -158,7 +158,7 @@ class Store:
     def notices(self, after: int, limit: int = 1000) -> list[Notice]:
         """Return what was appended behind position ``after``, oldest first.
 
-        Positions grow in commit order and may have gaps; no later call returns a position at or before one returned here.
+        Positions grow in commit order and may have gaps; no later call returns one at or before these.
         """
         found = self._backend.log(after, limit)
         if not found:
@@ -189,5 +189,3 @@ def fault_error(fault: Fault) -> StoreDamaged | StoreNewer:
     if fault.kind == "event-newer":
         return StoreNewer(fault.message, where=f"{fault.stream} @ {fault.version}")
     return StoreDamaged(fault.message, stream=fault.stream, version=fault.version)
-
-

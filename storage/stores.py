@@ -17,7 +17,7 @@ FORMS = "sqlite:///path/to/file, postgresql://user@host/database, memory:"
 
 
 def open_store(url: str | None = None, hook: Hook | None = None) -> Store:
-    """Open the store at ``url``; None: what ``FOLDLOG_DB`` says (a URL or a plain path), else a file in the user's data folder.
+    """Open the store at ``url``; None: ``FOLDLOG_DB`` (a URL or a plain path), else the user's data folder.
 
     ``hook`` is called with ``before``, ``inside`` and ``after`` at every append (for tests of faults). Raises
     ``OptionError`` for another kind of URL, ``StoreUnavailable``, ``StoreNewer``.

@@ -99,7 +99,9 @@ class _Stream:
 def _head_fault(stream: str, place: Place, sealed: bool, at_head: bytes | None) -> Fault | None:
     if place.version < 0:
         if place.last == 0:
-            return Fault("stream-missing", stream, 0, "the stream was deleted: its name is known, its events and head are gone")
+            return Fault(
+                "stream-missing", stream, 0, "the stream was deleted: its name is known, its events and head are gone"
+            )
         return Fault("head-missing", stream, place.last, "the head of the stream is missing", True)
     if not sealed:
         mendable = 0 < place.version <= place.last
@@ -107,7 +109,9 @@ def _head_fault(stream: str, place: Place, sealed: bool, at_head: bytes | None) 
         return Fault("head-altered", stream, place.version, text, mendable)
     if place.last > place.version:
         if at_head != place.digest:
-            return Fault("event-altered", stream, place.version, "the stored event was altered: the head names another digest")
+            return Fault(
+                "event-altered", stream, place.version, "the stored event was altered: the head names another digest"
+            )
         text = f"the head of the stream is behind its events: it says {place.version}, the last event is {place.last}"
         return Fault("head-behind", stream, place.version + 1, text, True)
     return None
@@ -119,9 +123,7 @@ def _mend(backend: Backend, walked: _Stream, *, lost: bool) -> None:
     # A fault's own event is not kept even where the walk could read it: nothing confirms it.
     version, digest = walked.version, walked.digest
     note = f"{fault.kind} at {fault.version}: head moved from {place.version} to {version}, digest {digest.hex()}"
-    backend.move(
-        Move(walked.stream, place.key, place.version, version, digest, lost, note, int(time.time() * 1000))
-    )
+    backend.move(Move(walked.stream, place.key, place.version, version, digest, lost, note, int(time.time() * 1000)))
 
 
 def _stray(kind: str, key: str) -> Fault:
@@ -157,5 +159,3 @@ def _try(backend: Backend, codec: Codec, digest: bytes, faults: list[Fault]) -> 
         fault = Fault("chunk-altered", "", 0, error.message)
         if fault not in faults:
             faults.append(fault)
-
-

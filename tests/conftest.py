@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,13 +16,15 @@ _HERE = str(Path(__file__).parent)
 if _HERE not in sys.path:
     sys.path.insert(0, _HERE)
 
-# The server's package warns where there is no runtime folder (convention 29).
-os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+# The server's package warns where there is no runtime folder of mode 0700 (convention 29); it reads it when imported.
+_RUNTIME = tempfile.mkdtemp(prefix="foldlog-run-")
+atexit.register(shutil.rmtree, _RUNTIME, ignore_errors=True)
+os.environ["XDG_RUNTIME_DIR"] = _RUNTIME
 
 
 @pytest.fixture(scope="session")
 def pg_server(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
-    """Start the server once; a call returns the URL of a fresh, empty database."""
+    """Start the server once, and print its version; a call returns the URL of a fresh, empty database."""
     from support.pg import server, version
 
     capture = request.config.pluginmanager.getplugin("capturemanager")
@@ -32,7 +36,16 @@ def pg_server(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
         yield fresh
 
 
-@pytest.fixture
-def pg_url(pg_server: Callable[[], str]) -> str:
-    """Return the URL of a fresh, empty database."""
+@pytest.fixture(scope="session")
+def _pg_scratch(pg_server: Callable[[], str]) -> str:
     return pg_server()
+
+
+@pytest.fixture
+def pg_url(_pg_scratch: str) -> str:
+    """Return the URL of an empty database; a test that needs two asks ``pg_server`` for more."""
+    from support.pg import wipe
+
+    # Wiped, not made: the server writes 7 MB for each new database, which cost most of the time of these tests.
+    wipe(_pg_scratch)
+    return _pg_scratch

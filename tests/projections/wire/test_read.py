@@ -11,7 +11,7 @@ from foldlog.domain import transcript as tr
 from foldlog.domain.errors import MessageError, OptionError, UnknownTag
 from foldlog.projections.wire import v1
 
-A, O, P = v1.CODECS
+ANTHROPIC, CHAT, PI = v1.CODECS
 
 
 def parts(codec: str, value: Any) -> tuple[tr.Part, ...]:
@@ -25,32 +25,32 @@ def block(**members: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("codec", "value", "where"),
     [
-        (A, [], ""),
-        (A, {"content": "x"}, ".role"),
-        (A, {"role": "exit", "content": "x"}, ".role"),
-        (A, {"role": "tool", "content": "x"}, ".role"),
-        (A, {"role": "user"}, ".content"),
-        (A, {"role": "user", "content": None}, ".content"),
-        (A, {"role": "user", "content": {"type": "text"}}, ".content"),
-        (A, {"role": "user", "content": ["x"]}, ".content[0]"),
-        (A, block(text="x"), ".content[0].type"),
-        (A, block(type=7), ".content[0].type"),
-        (A, block(type="text"), ".content[0].text"),
-        (A, block(type="tool_use", name="n", input={}), ".content[0].id"),
-        (A, block(type="tool_use", id="", name="n", input={}), ".content[0].id"),
-        (A, block(type="tool_use", id="\ud800", name="n", input={}), ".content[0].id"),
-        (A, block(type="tool_use", id="t", input={}), ".content[0].name"),
-        (A, block(type="tool_result", content="x"), ".content[0].tool_use_id"),
-        (A, block(type="tool_result", tool_use_id="t", content=7), ".content[0].content"),
-        (A, block(type="tool_result", tool_use_id="t", content=["x"]), ".content[0].content[0]"),
-        (A, block(type="thinking", thinking=7), ".content[0].thinking"),
-        (O, {"role": "tool", "content": "x"}, ".tool_call_id"),
-        (O, {"role": "assistant", "content": None, "tool_calls": {}}, ".tool_calls"),
-        (O, {"role": "assistant", "tool_calls": [{"function": {"name": "n"}}]}, ".tool_calls[0].id"),
-        (O, {"role": "assistant", "tool_calls": [{"id": "c"}]}, ".tool_calls[0]"),
-        (O, {"role": "function", "content": "x"}, ".role"),
-        (P, {"role": "toolResult", "content": []}, ".toolCallId"),
-        (P, {"role": "developer", "content": "x"}, ".role"),
+        (ANTHROPIC, [], ""),
+        (ANTHROPIC, {"content": "x"}, ".role"),
+        (ANTHROPIC, {"role": "exit", "content": "x"}, ".role"),
+        (ANTHROPIC, {"role": "tool", "content": "x"}, ".role"),
+        (ANTHROPIC, {"role": "user"}, ".content"),
+        (ANTHROPIC, {"role": "user", "content": None}, ".content"),
+        (ANTHROPIC, {"role": "user", "content": {"type": "text"}}, ".content"),
+        (ANTHROPIC, {"role": "user", "content": ["x"]}, ".content[0]"),
+        (ANTHROPIC, block(text="x"), ".content[0].type"),
+        (ANTHROPIC, block(type=7), ".content[0].type"),
+        (ANTHROPIC, block(type="text"), ".content[0].text"),
+        (ANTHROPIC, block(type="tool_use", name="n", input={}), ".content[0].id"),
+        (ANTHROPIC, block(type="tool_use", id="", name="n", input={}), ".content[0].id"),
+        (ANTHROPIC, block(type="tool_use", id="\ud800", name="n", input={}), ".content[0].id"),
+        (ANTHROPIC, block(type="tool_use", id="t", input={}), ".content[0].name"),
+        (ANTHROPIC, block(type="tool_result", content="x"), ".content[0].tool_use_id"),
+        (ANTHROPIC, block(type="tool_result", tool_use_id="t", content=7), ".content[0].content"),
+        (ANTHROPIC, block(type="tool_result", tool_use_id="t", content=["x"]), ".content[0].content[0]"),
+        (ANTHROPIC, block(type="thinking", thinking=7), ".content[0].thinking"),
+        (CHAT, {"role": "tool", "content": "x"}, ".tool_call_id"),
+        (CHAT, {"role": "assistant", "content": None, "tool_calls": {}}, ".tool_calls"),
+        (CHAT, {"role": "assistant", "tool_calls": [{"function": {"name": "n"}}]}, ".tool_calls[0].id"),
+        (CHAT, {"role": "assistant", "tool_calls": [{"id": "c"}]}, ".tool_calls[0]"),
+        (CHAT, {"role": "function", "content": "x"}, ".role"),
+        (PI, {"role": "toolResult", "content": []}, ".toolCallId"),
+        (PI, {"role": "developer", "content": "x"}, ".role"),
     ],
 )
 def test_what_cannot_be_read_is_named(codec: str, value: Any, where: str) -> None:
@@ -67,14 +67,14 @@ def test_unknown_codec() -> None:
 def test_no_such_part() -> None:
     for p in (-1, 1):
         with pytest.raises(UnknownTag):
-            v1.original(A, b'{"role":"user","content":"x"}', p)
+            v1.original(ANTHROPIC, b'{"role":"user","content":"x"}', p)
 
 
 def test_empty_messages_have_no_parts_but_one_block() -> None:
     for codec, value in (
-        (A, {"role": "assistant", "content": []}),
-        (O, {"role": "assistant", "content": None}),
-        (P, {"role": "assistant", "content": []}),
+        (ANTHROPIC, {"role": "assistant", "content": []}),
+        (CHAT, {"role": "assistant", "content": None}),
+        (PI, {"role": "assistant", "content": []}),
     ):
         assert parts(codec, value) == ()
         (only,) = v1.blocks(codec, v1.encode(value))
@@ -113,17 +113,21 @@ WEBP = {
 def test_picture_tokens(data: str, tokens: int) -> None:
     """600 x 300 pixels are 240 tokens: ceil(w * h / 750), 1 to 4,500, else 1,200 (transform.md 1.5)."""
     source = {"type": "base64", "media_type": "image/png", "data": data}
-    (a,) = parts(A, block(type="image", source=source))
-    (p,) = parts(P, block(type="image", data=data, mimeType="image/png"))
-    (o,) = parts(O, block(type="image_url", image_url={"url": f"data:image/png;base64,{data}"}))
-    (r,) = parts(A, block(type="tool_result", tool_use_id="t", content=[{"type": "image", "source": source}]))
+    (a,) = parts(ANTHROPIC, block(type="image", source=source))
+    (p,) = parts(PI, block(type="image", data=data, mimeType="image/png"))
+    (o,) = parts(CHAT, block(type="image_url", image_url={"url": f"data:image/png;base64,{data}"}))
+    (r,) = parts(ANTHROPIC, block(type="tool_result", tool_use_id="t", content=[{"type": "image", "source": source}]))
     assert (a.tokens, p.tokens, o.tokens, r.tokens) == (tokens,) * 4
-    assert isinstance(a, tr.Media) and isinstance(r, tr.Result) and r.media == 1
+    assert isinstance(a, tr.Media)
+    assert isinstance(r, tr.Result)
+    assert r.media == 1
 
 
 def test_media_elsewhere() -> None:
-    (url,) = parts(O, block(type="image_url", image_url={"url": "https://x.example/a.png"}))
-    (text,) = parts(A, block(type="document", source={"type": "text", "media_type": "text/plain", "data": "x" * 50}))
+    (url,) = parts(CHAT, block(type="image_url", image_url={"url": "https://x.example/a.png"}))
+    (text,) = parts(
+        ANTHROPIC, block(type="document", source={"type": "text", "media_type": "text/plain", "data": "x" * 50})
+    )
     assert (url.tokens, text.tokens) == (1200, 50)
 
 
@@ -131,31 +135,32 @@ def test_attachments_are_the_inline_media() -> None:
     """Spans of base64 of at least 1 KiB, in media only, also inside a tool result."""
     data, long_text = "QUJD" * 300, "a" * 5000
     source = {"type": "base64", "media_type": "image/png", "data": data}
+    image = {"type": "image", "source": source}
     value = {
         "role": "user",
         "content": [
             {"type": "text", "text": long_text},
-            {"type": "image", "source": source},
-            {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": long_text}, {"type": "image", "source": source}]},
+            image,
+            {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": long_text}, image]},
             {"type": "image", "source": {**source, "data": "QUJD" * 200}},
         ],
-    }  # fmt: skip
+    }
     raw = v1.encode(value)
-    spans = v1.read(A, raw, len).attachments
+    spans = v1.read(ANTHROPIC, raw, len).attachments
     assert [raw[b:e] for b, e in spans] == [data.encode()] * 2
-    assert v1.read(A, v1.encode({"role": "user", "content": long_text}), len).attachments == ()
+    assert v1.read(ANTHROPIC, v1.encode({"role": "user", "content": long_text}), len).attachments == ()
 
 
 @pytest.mark.parametrize(
     ("codec", "value", "host_id", "stamp"),
     [
-        (P, {"role": "user", "content": "x", "timestamp": 1765233665292}, "", 1765233665292),
-        (P, {"role": "user", "content": "x", "timestamp": 1.5}, "", 1),
-        (P, {"role": "user", "content": "x", "timestamp": "2025"}, "", 0),
-        (P, {"role": "user", "content": "x", "timestamp": float("nan")}, "", 0),
-        (P, {"role": "user", "content": "x", "timestamp": True, "id": "e1"}, "e1", 0),
-        (A, {"role": "user", "content": "x", "timestamp": 5, "id": 7}, "", 0),
-        (A, {"role": "user", "content": "x", "id": "\ud800"}, "", 0),
+        (PI, {"role": "user", "content": "x", "timestamp": 1765233665292}, "", 1765233665292),
+        (PI, {"role": "user", "content": "x", "timestamp": 1.5}, "", 1),
+        (PI, {"role": "user", "content": "x", "timestamp": "2025"}, "", 0),
+        (PI, {"role": "user", "content": "x", "timestamp": float("nan")}, "", 0),
+        (PI, {"role": "user", "content": "x", "timestamp": True, "id": "e1"}, "e1", 0),
+        (ANTHROPIC, {"role": "user", "content": "x", "timestamp": 5, "id": 7}, "", 0),
+        (ANTHROPIC, {"role": "user", "content": "x", "id": "\ud800"}, "", 0),
     ],
 )
 def test_ids_and_times(codec: str, value: Any, host_id: str, stamp: int) -> None:
@@ -164,22 +169,28 @@ def test_ids_and_times(codec: str, value: Any, host_id: str, stamp: int) -> None
 
 
 def test_parts_of_an_openai_assistant_are_in_order() -> None:
+    function = {"name": "f", "arguments": '{"a":"é","b":["xy",1]}'}
     value = {
         "role": "assistant",
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":"é","b":["xy",1]}'}}],
+        "tool_calls": [{"id": "c", "type": "function", "function": function}],
         "refusal": "no",
         "content": "text",
         "reasoning_content": "hm",
     }
-    think, text, other, call = parts(O, value)
-    assert isinstance(think, tr.Thinking) and isinstance(text, tr.Text) and isinstance(other, tr.Other)
-    assert isinstance(call, tr.Call) and (call.id, call.name, call.strings) == ("c", "f", 4)
+    think, text, other, call = parts(CHAT, value)
+    assert isinstance(think, tr.Thinking)
+    assert isinstance(text, tr.Text)
+    assert isinstance(other, tr.Other)
+    assert isinstance(call, tr.Call)
+    assert (call.id, call.name, call.strings) == ("c", "f", 4)
     raw = v1.encode(value)
-    assert [v1.part_text(O, raw, p) for p in (0, 1, 3)] == ["hm", "text", '{"a":"é","b":["xy",1]}']
-    assert v1.original(O, raw, 0) == b'"hm"' and v1.original(O, raw, 3).startswith(b'{"id":"c"')
-    broken = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{é"}}]}
-    (call,) = parts(O, broken)
-    assert isinstance(call, tr.Call) and call.strings == 3
+    assert [v1.part_text(CHAT, raw, p) for p in (0, 1, 3)] == ["hm", "text", '{"a":"é","b":["xy",1]}']
+    assert v1.original(CHAT, raw, 0) == b'"hm"'
+    assert v1.original(CHAT, raw, 3).startswith(b'{"id":"c"')
+    broken = {"id": "c", "function": {"name": "f", "arguments": "{é"}}
+    (call,) = parts(CHAT, {"role": "assistant", "content": None, "tool_calls": [broken]})
+    assert isinstance(call, tr.Call)
+    assert call.strings == 3
 
 
 def test_tokens_are_counted_without_lone_surrogates() -> None:
@@ -190,11 +201,14 @@ def test_tokens_are_counted_without_lone_surrogates() -> None:
         seen.append(text)
         return 1
 
-    v1.read(A, b'{"role":"user","content":"a\\ud800b"}', count)
-    assert len(seen) == 1 and seen[0][0] == "a" and seen[0][-1] == "b"
+    v1.read(ANTHROPIC, b'{"role":"user","content":"a\\ud800b"}', count)
+    assert len(seen) == 1
+    assert seen[0][0] == "a"
+    assert seen[0][-1] == "b"
 
 
 @pytest.mark.parametrize(("text", "blank"), [("", True), (" \n\t", True), ("x", False), ("\u200b", False)])
 def test_blank_texts(text: str, blank: bool) -> None:
-    (part,) = parts(A, {"role": "user", "content": text})
-    assert isinstance(part, tr.Text) and part.blank is blank
+    (part,) = parts(ANTHROPIC, {"role": "user", "content": text})
+    assert isinstance(part, tr.Text)
+    assert part.blank is blank

@@ -15,7 +15,9 @@ def test_source_is_what_was_released(version: int) -> None:
 
 
 def test_versions_are_found_by_number() -> None:
-    assert wire(CURRENT) is v1 and v1.VERSION == CURRENT and CURRENT in RELEASED
+    assert wire(CURRENT) is v1
+    assert v1.VERSION == CURRENT
+    assert CURRENT in RELEASED
 
 
 @pytest.mark.parametrize("version", [0, CURRENT + 1, -1])

@@ -45,9 +45,8 @@ def sampled() -> Iterator[tuple[str, bytes]]:
             codec = "openai-chat" if "completions" in path.name else "anthropic"
             yield from ((codec, json.dumps(m, indent=1).encode()) for m in body["messages"])
         elif path.name.endswith("context.in.json") and path.parts[-3] in ("pi", "omp"):
-            yield from (("pi", json.dumps(m, indent=1, ensure_ascii=False).encode()) for m in value["event"]["messages"])
-
-
+            for message in value["event"]["messages"]:
+                yield "pi", json.dumps(message, indent=1, ensure_ascii=False).encode()
 
 
 @needs_shared
@@ -70,7 +69,8 @@ def test_every_real_message_round_trips(source: Any, least: int) -> None:
             v1.part_text(codec, raw, p)
             # a number that is taken off again leaves the original bytes
             tagged = v1.render(codec, out, MessageSlots(parts=(PartSlots(),) * p + (PartSlots(tag=77),)), no_text)
-            assert tagged is not None and tagged.replace("§77§ ".encode(), b"", 1) in (out, tagged)
+            assert tagged is not None
+            assert tagged.replace("§77§ ".encode(), b"", 1) in (out, tagged)
             parts += 1
         digests = v1.blocks(codec, out)
         assert len(digests) == max(1, len(incoming.message.parts))
@@ -161,16 +161,14 @@ def test_odd_json_survives_an_edit_beside_it(given_: tuple[bytes, int], data: st
     [
         (
             "anthropic",
-            '{"role":"assistant","content":[{"type":"text","text":"hi"},'
-            '{"type":"tool_use","id":"t","name":"n","input":{"v":TOKEN}}]}',
+            '{"role":"user","content":[{"type":"text","text":"hi"},{"type":"x","v":TOKEN}]}',
             0,
             '"§5§ hi"',
         ),
         ("openai-chat", '{"role":"tool","x":TOKEN,"tool_call_id":"c","content":"hi"}', 0, '"§5§ hi"'),
         (
             "pi",
-            '{"role":"toolResult","toolCallId":"c","toolName":"n","details":TOKEN,'
-            '"content":[{"type":"text","text":"hi"}],"isError":false}',
+            '{"role":"toolResult","toolCallId":"c","details":TOKEN,"content":[{"type":"text","text":"hi"}]}',
             0,
             '"§5§ hi"',
         ),
@@ -189,7 +187,8 @@ def test_speed_is_shown() -> None:
     raw = v1.encode({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": text}]})
     slots = MessageSlots(parts=(PartSlots(tag=7),))
     tagged = v1.render("anthropic", raw, slots, no_text)
-    assert tagged is not None and v1.render("anthropic", raw, PLAIN, no_text) is raw
+    assert tagged is not None
+    assert v1.render("anthropic", raw, PLAIN, no_text) is raw
     for name, call in {
         "read": lambda: v1.read("anthropic", raw, len),
         "render": lambda: v1.render("anthropic", raw, slots, no_text),

@@ -1,0 +1,270 @@
+"""The budgets of ``design.md`` 8 that the spine can hold, measured as ratios in one run: ``make bench``.
+
+Content is fresh in every pass (the generator never repeats a paragraph), so no cache of ours is hit by repeated texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.floor import Floor
+
+import foldlog
+from foldlog.adapters.models.tokens import tokenizer
+from foldlog.adapters.traces.generator import stream
+from foldlog.projections import fold
+from foldlog.projections.wire import CURRENT, wire
+
+SIZES = (100, 1_000, 10_000, 50_000)
+SAMPLES = 240
+POLICY = {"cache_ttl": "never"}
+HUGE = 1_000_000_000
+
+
+def main() -> int:
+    """Run the asked-for budgets, print a line each, return 1 where one that must hold does not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="sizes up to 1,000 messages only")
+    parser.add_argument("--only", choices=sorted(BUDGETS), action="append", help="one budget (may be repeated)")
+    options = parser.parse_args()
+    sizes = SIZES[:2] if options.quick else SIZES
+    held = True
+    for name in options.only or sorted(BUDGETS):
+        with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as folder:
+            held = BUDGETS[name](Path(folder), sizes) and held
+    return 0 if held else 1
+
+
+def deferred(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """1. A deferred pass to which the host hands only what is new: p50 <= 2.5 floors, p99 <= 4 p50, flat."""
+    say("1", "deferred pass, incremental door", "p50 ≤ 2.5 × floor; p99 ≤ 4 × p50; p50 flat within 1.25")
+    samples: dict[int, tuple[list[float], list[float]]] = {}
+    for size in sizes:
+        samples[size] = ([], [])
+        runs = 6 if size == sizes[0] else 1
+        for seed in range(runs):
+            session, steps, floor = fresh(folder, f"d{size}-{seed}", seed + size)
+            grow(session, steps, size - (SAMPLES if size > 500 else 50))
+            for step in itertools.islice(steps, SAMPLES // runs):
+                mine, its = timed(session, step.messages, step.at, floor)
+                samples[size][0].append(mine)
+                samples[size][1].append(its)
+    ratios: dict[int, float] = {}
+    good = True
+    for size, (mine, its) in samples.items():
+        p50, p99, base = quantile(mine, 50), quantile(mine, 99), quantile(its, 50)
+        ratios[size] = p50 / base
+        tail = p99 / p50 / (quantile(its, 99) / base)
+        good = good and ratios[size] <= 2.5 and (p99 <= 4 * p50 or tail <= 1.5)
+        show(
+            f"{size:>6} messages",
+            f"p50 {p50 * 1e3:.2f} ms = {ratios[size]:.2f} × floor ({base * 1e3:.2f} ms)",
+            f"p99 {p99 / p50:.1f} × p50 (the floor's own p99 is {quantile(its, 99) / base:.1f} × its p50)",
+        )
+    flat = ratios[sizes[-1]] / ratios[sizes[0]]
+    show("flat", f"{flat:.2f} (p50 in floors at {sizes[-1]:,} over {sizes[0]:,} messages)")
+    return verdict(good and flat <= 1.25)
+
+
+def whole(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """2. The host hands over its whole array of 10k messages: <= 1.5 x decoding and encoding that array once."""
+    size = min(10_000, sizes[-1])
+    say("2", f"deferred pass, whole array of {size:,} messages", "≤ 1.5 × decode + encode of the array with msgspec")
+    session, steps, _ = fresh(folder, "w", 7)
+    array: list[Any] = []
+    for step in steps:
+        array += [msgspec.json.decode(raw) for raw in step.messages]
+        if len(array) >= size:
+            break
+    session.prepare(array)
+    passes, built, bases = [], [], []
+    for step in itertools.islice(steps, 12):
+        array += [msgspec.json.decode(raw) for raw in step.messages]
+        begin = perf_counter()
+        request = session.prepare(array, now=step.at / 1000)
+        passes.append(perf_counter() - begin)
+        begin = perf_counter()
+        assert len(request.messages) >= len(array)
+        built.append(perf_counter() - begin)
+        begin = perf_counter()
+        msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(array)))
+        bases.append(perf_counter() - begin)
+        begin = perf_counter()
+        msgspec.json.encode(array)
+        bases[-1] -= perf_counter() - begin
+    ratio = statistics.median(passes) / statistics.median(bases)
+    with_array = (statistics.median(passes) + statistics.median(built)) / statistics.median(bases)
+    show("pass", f"{statistics.median(passes) * 1e3:.1f} ms = {ratio:.2f} × ({statistics.median(bases) * 1e3:.1f} ms)")
+    show("pass and the whole array back", f"{with_array:.2f} ×")
+    return verdict(ratio <= 1.5, must=False)
+
+
+def opening(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """5. Opening a session of 100k events: <= 150 ms from a snapshot, <= 1.5 s without."""
+    events = 100_000 if sizes[-1] > 1_000 else 5_000
+    say("5", f"opening a session of {events:,} events", "≤ 150 ms from a snapshot, ≤ 1.5 s without")
+    path = folder / "o.db"
+    with foldlog.Engine.open("memory:") as engine:
+        session = named(engine, "o")
+        for step in stream(11):
+            request = session.advance(step.messages, now=step.at / 1000)
+            request.report_usage(input=5, cache_read=1_000, cache_write=50, output=20)
+            if request.pass_number * 3 >= events:
+                break
+        session.core.log.backup(path)
+        name = session.core.stream
+    cold, warm = [], []
+    for _ in range(3):
+        with foldlog.Engine.open(f"sqlite:///{path}") as engine:
+            begin = perf_counter()
+            folded = fold.load(engine.log, name, snapshots=False)
+            cold.append(perf_counter() - begin)
+            body = msgspec.msgpack.encode((folded.state, folded.view))
+            engine.log.save_snapshot(name, folded.state.version, folded.digest, fold.FORM, body)
+            begin = perf_counter()
+            fold.load(engine.log, name)
+            warm.append(perf_counter() - begin)
+    show("without", f"{min(cold) * 1e3:.0f} ms for {folded.state.version:,} events")
+    show("from a snapshot", f"{min(warm) * 1e3:.0f} ms, {len(body) / 1e6:.1f} MB")
+    return verdict(min(cold) <= 1.5 and min(warm) <= 0.15, must=False)
+
+
+def size_of_log(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """6. Log size: <= 0.55 x raw JSON of messages and revised parts + 400 B a deferred pass + 4 kB a rebuild."""
+    say("6", "size of the log", "≤ 0.55 × raw JSON + 400 B a deferred pass + 4 kB a rebuild (attachments apart)")
+    good = True
+    for size in sizes:
+        path = folder / f"s{size}.db"
+        raw = deferrals = rebuilds = count = 0
+        with foldlog.Engine.open(f"sqlite:///{path}") as engine:
+            session = engine.session("s", codec="anthropic", model="claude-sonnet-4-5", context_limit=HUGE)
+            for step in stream(size):
+                media = sum(len(m) for m in step.messages if b'"base64"' in m)
+                raw += sum(map(len, step.messages)) - media
+                count += len(step.messages)
+                request = session.advance(step.messages, now=step.at / 1000)
+                request.report_usage(input=5, cache_read=1_000, cache_write=50, output=20)
+                deferrals += request.level == "defer"
+                rebuilds += request.level != "defer"
+                if count >= size:
+                    break
+        taken = os.path.getsize(path)
+        allowed = 0.55 * raw + 400 * deferrals + 4_096 * rebuilds
+        good = good and taken <= allowed
+        show(
+            f"{count:>6} messages",
+            f"{taken:,} of {allowed:,.0f} B = {taken / allowed:.2f} of the budget; {taken / raw:.2f} × raw JSON",
+        )
+    return verdict(good)
+
+
+def postgres(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """8. PostgreSQL: >= 500 appends a second over many sessions."""
+    from support.pg import server
+
+    from foldlog.domain import events as ev
+    from foldlog.storage.protocol import open_log
+
+    say("8", "PostgreSQL, 16 sessions in 4 threads", "≥ 500 appends a second")
+    import threading
+
+    with server() as fresh_url:
+        url = fresh_url()
+        logs = [open_log(url) for _ in range(4)]
+        each = 400
+
+        def work(log: Any, which: int) -> None:
+            versions = [0] * 4
+            for n in range(each):
+                at = n % 4
+                event = ev.UsageReported(n, f"{which}-{n}", n, n, 1, 2, 3, 4)
+                log.append(f"session/b/{which}-{at}", versions[at], [event])
+                versions[at] += 1
+
+        begin = perf_counter()
+        threads = [threading.Thread(target=work, args=(log, i)) for i, log in enumerate(logs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        rate = each * len(logs) / (perf_counter() - begin)
+        for log in logs:
+            log.close()
+    show("appends", f"{rate:,.0f} a second")
+    return verdict(rate >= 500, must=False)
+
+
+def fresh(folder: Path, name: str, seed: int) -> tuple[foldlog.Session, Iterator[Any], Floor]:
+    """Return a new session on SQLite, endless fresh content for it, and a floor beside it."""
+    engine = foldlog.Engine.open(f"sqlite:///{folder / name}.db")
+    return named(engine, name), stream(seed), Floor(folder / f"{name}-floor.db")
+
+
+def named(engine: foldlog.Engine, name: str) -> foldlog.Session:
+    """Return a session that nothing but new messages ever happens to."""
+    return engine.session(name, codec="anthropic", model="claude-sonnet-4-5", context_limit=HUGE, policy=POLICY)
+
+
+def grow(session: foldlog.Session, steps: Iterator[Any], messages: int) -> None:
+    """Bring a session to a length, many messages a pass."""
+    count, waiting = 0, []
+    for step in steps:
+        waiting += step.messages
+        count += len(step.messages)
+        if len(waiting) > 400 or count >= messages:
+            session.advance(waiting, now=step.at / 1000)
+            waiting = []
+        if count >= messages:
+            return
+
+
+def timed(session: foldlog.Session, messages: tuple[bytes, ...], at: int, floor: Floor) -> tuple[float, float]:
+    """Return the seconds of a pass and of its floor, on the same bytes."""
+    texts: list[str] = []
+    form = wire(CURRENT)
+    for raw in messages:
+        form.read("anthropic", raw, lambda text: texts.append(text) or 0)  # type: ignore[func-returns-value]
+    begin = perf_counter()
+    session.advance(messages, now=at / 1000)
+    return perf_counter() - begin, floor.measure(list(messages), texts)
+
+
+def quantile(values: list[float], percent: int) -> float:
+    """Return a quantile of measured seconds."""
+    return statistics.quantiles(values, n=100)[percent - 1]
+
+
+def say(number: str, what: str, budget: str) -> None:
+    """Print a budget's heading."""
+    print(f"\nbudget {number}: {what}\n  {budget}", flush=True)
+
+
+def show(*pieces: str) -> None:
+    """Print one measured line."""
+    print("   ", "; ".join(pieces), flush=True)
+
+
+def verdict(holds: bool, *, must: bool = True) -> bool:
+    """Print whether a budget holds; one that need not hold yet never fails the run."""
+    print("  holds" if holds else "  DOES NOT HOLD", flush=True)
+    return holds or not must
+
+
+BUDGETS = {"1": deferred, "2": whole, "5": opening, "6": size_of_log, "8": postgres}
+
+if __name__ == "__main__":
+    tokenizer()
+    raise SystemExit(main())

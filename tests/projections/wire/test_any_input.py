@@ -1,0 +1,147 @@
+"""Whatever a host hands over and whatever the view says: a foldlog error, or a message that can be read again."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldlog.domain.edits import MessageSlots, PartSlots
+from foldlog.domain.errors import FoldlogError
+from foldlog.projections.wire import v1
+
+TEXTS = [b"", b" ", b"short", '§4§ é "q"\n'.encode(), b'{"a":1}']
+CHUNKS = {sha256(text).digest(): text for text in TEXTS}
+JSON_CHUNK = sha256(TEXTS[-1]).digest()
+
+scraps = st.sampled_from(["", " ", "\n", "hi", '§3§ "x"', "§5.1", "\ud800", "\\"])
+picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}, "data": "AAAA"}
+texts = st.builds(lambda t: {"type": "text", "text": t}, scraps)
+outputs = st.one_of(st.none(), scraps, st.lists(st.one_of(texts, st.just(picture), st.just({"type": "x"})), max_size=3))
+marks = st.sampled_from([{}, {}, {"cache_control": {"type": "ephemeral"}}])
+
+
+def blocks(codec: str) -> st.SearchStrategy[dict[str, Any]]:
+    call = "toolCall" if codec == "pi" else "tool_use"
+    kinds = [
+        texts,
+        st.just(picture),
+        st.just({"type": call, "id": "c", "name": "n", "input": {"a": 1}, "arguments": {"a": 1}}),
+        st.builds(lambda o: {"type": "tool_result", "tool_use_id": "c", "content": o}, outputs),
+        st.just({"type": "thinking", "thinking": "hm", "signature": "s"}),
+        st.just({"type": "redacted_thinking", "data": "AA"}),
+    ]
+    return st.builds(lambda block, mark: {**block, **mark}, st.one_of(kinds), marks)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> tuple[str, bytes]:
+    codec = draw(st.sampled_from(v1.CODECS))
+    content = draw(st.one_of(scraps, st.lists(blocks(codec), max_size=4)))
+    value: dict[str, Any] = {"role": draw(st.sampled_from(["user", "assistant"])), "content": content}
+    if codec == "openai-chat":
+        kind = draw(st.sampled_from(["plain", "tool", "calls"]))
+        if kind == "tool":
+            value = {"role": "tool", "tool_call_id": "c", "content": draw(outputs)}
+        elif kind == "calls":
+            calls = [
+                {"id": f"c{i}", "function": {"name": "n", "arguments": "{}"}} for i in range(draw(st.integers(0, 3)))
+            ]
+            content = draw(st.one_of(st.none(), scraps, st.lists(texts, max_size=2)))
+            value = {"role": "assistant", "reasoning_content": draw(scraps), "content": content, "tool_calls": calls}
+    elif codec == "pi" and draw(st.booleans()):
+        value = {"role": "toolResult", "toolCallId": "c", "toolName": "n", "content": draw(outputs), "isError": False}
+    return codec, json.dumps(value, indent=draw(st.sampled_from([None, 1]))).encode()
+
+
+chunk = st.sampled_from(sorted(CHUNKS))
+sides = st.lists(
+    st.tuples(st.sampled_from(["time", "hint", "note", "nudge"]), chunk), max_size=2, unique_by=lambda s: s[0]
+)
+part_slots = st.builds(
+    lambda tag, body, text, pre, post, media, think: PartSlots(
+        tag, body, JSON_CHUNK if body == "marker" else text, tuple(pre), tuple(post), media, think
+    ),
+    st.integers(-3, 3),
+    st.sampled_from(["raw", "raw", "text", "placeholder", "skeleton", "marker", "empty", "absent"]),
+    chunk,
+    sides,
+    sides,
+    st.sampled_from(["keep", "strip"]),
+    st.sampled_from(["keep", "cleared", "absent"]),
+)
+message_slots = st.builds(
+    MessageSlots,
+    st.lists(part_slots, max_size=6).map(tuple),
+    st.sampled_from(["keep", "keep", "keep", "shell", "absent"]),
+    chunk,
+    st.integers(-1, 2),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(messages(), message_slots)
+def test_any_slots_give_a_message_or_none(given_: tuple[str, bytes], slots: MessageSlots) -> None:
+    """VIEW-13, VIEW-14, VIEW-15, JSON-5: every value of the grammar applies to every message, twice alike."""
+    codec, raw = given_
+    before = v1.read(codec, raw, len)
+    out = v1.render(codec, raw, slots, CHUNKS.__getitem__)
+    assert out == v1.render(codec, raw, slots, CHUNKS.__getitem__)
+    if slots.shape == "absent":
+        assert out is None
+    if out is None:
+        return
+    after = v1.read(codec, out, len)
+    assert after.message.role == before.message.role
+    assert b'"cache_control"' not in out
+    assert len(v1.blocks(codec, out)) == max(1, len(after.message.parts))
+    if slots.shape == "shell":
+        assert len(after.message.parts) == 1
+        return
+    for p, unit in enumerate(before.message.parts):
+        slot = slots.parts[p] if p < len(slots.parts) else PartSlots()
+        if slot == PartSlots() and slots.trail < 0 and codec == "anthropic":
+            assert before.part_idents[p] in after.part_idents, (p, unit)
+
+
+@settings(max_examples=300, deadline=None)
+@given(messages(), st.data())
+def test_damaged_bytes_are_refused_in_our_own_words(given_: tuple[str, bytes], data: st.DataObject) -> None:
+    """JSON-4: nothing but a foldlog error leaves the wire, whatever the bytes."""
+    codec, raw = given_
+    at = data.draw(st.integers(0, len(raw)))
+    to = data.draw(st.integers(at, min(len(raw), at + 4)))
+    damaged = raw[:at] + data.draw(st.binary(max_size=3)) + raw[to:]
+    try:
+        read = v1.read(codec, damaged, len)
+    except FoldlogError:
+        read = None
+    try:
+        v1.render(codec, damaged, MessageSlots(parts=(PartSlots(tag=1),) * 4), CHUNKS.__getitem__)
+    except FoldlogError:
+        assert read is None
+    for call in (v1.system_hash, v1.tools_blocks, v1.tools_names_hash, v1.system_blocks):
+        try:
+            call(codec, damaged)
+        except FoldlogError:
+            pass
+    try:
+        v1.with_guidance(codec, damaged, "G")
+        v1.split_system(codec, [damaged])
+        v1.unmarked(damaged)
+    except FoldlogError:
+        pass
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(raw: bytes) -> None:
+    """JSON-4."""
+    for codec in v1.CODECS:
+        try:
+            v1.read(codec, raw, len)
+        except FoldlogError:
+            continue
+        json.loads(raw)
