@@ -141,11 +141,12 @@ class Request:
         if kind not in OUTCOMES:
             raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
         top, taken = _count("limit", limit), _count("used", used)
+        said = _text("detail", detail)[:500]
 
         def build(hot: engine.Hot, at: int) -> list[ev.Event]:
             if kind == "overflow":
                 return [ev.OverflowReported(at, "", self.pass_number, hot.state.model, max(top, 0), max(taken, 0))]
-            return [ev.RequestOutcome(at, "", self.pass_number, kind, detail[:500])]
+            return [ev.RequestOutcome(at, "", self.pass_number, kind, said)]
 
         self._session.core.command(build, command)
 
@@ -196,7 +197,8 @@ class Session:
     ) -> Request:
         """Take what changed since the last request: new messages, (handle, message) pairs, handles taken away."""
         at = milliseconds(now)
-        return self._request(self.core.advance(new_messages, revised, retracted, at), at is not None)
+        changed, gone = _pairs(revised), _listed("retracted", retracted)
+        return self._request(self.core.advance(new_messages, changed, gone, at), at is not None)
 
     def reduce(self, drop: str, command: str = "") -> str:
         """Mark tags (``3-5,8``) as spent; return the agent's reply. The request changes on a later pass.
@@ -233,11 +235,12 @@ class Session:
     def fork(self, id: str, at: int | str | None = None) -> Session:  # noqa: A002 - the word of Engine.session
         """Return a new session that goes on from here, or from behind message ``at`` (a handle)."""
         with self.core.lock:
-            hot = self.core.hot()
             options = msgspec.structs.replace(self.core.options, session=id)
             stream = session_stream(options.harness, id)
             if self.core.log.head(stream) is not None:
                 raise InputError("a session of that name is there already; a fork needs a new one", value=id, where="id")
+            self.core.open()  # a session that was never used can be forked too
+            hot = self.core.hot()
             m = hot.state.end() if at is None else engine.handle(hot.state, at, "at")
             child = engine.Core(self.core.log, stream, options, self.core.reader, self.core.clock)
             child.fork_from(self.core.stream, hot.state.version, hot.digest, m)
@@ -437,6 +440,8 @@ class Engine:
 
     def find(self, name: str) -> str:
         """Return the stream of ``harness/id``, or of a bare id that fits one session. Raises ``UnknownSession``."""
+        if not isinstance(name, str):
+            raise UnknownSession("a session is named by text", value=name, where="id")
         harness, slash, id_ = name.partition("/")
         wanted = session_stream(harness, id_) if slash and harness and id_ else ""
         if wanted and self.log.head(wanted) is not None:
@@ -500,7 +505,7 @@ def milliseconds(now: Any) -> int | None:
         if now.tzinfo is None:
             raise InputError("a time needs its zone: use an aware datetime or epoch seconds", value=now, where="now")
         now = now.timestamp()
-    if isinstance(now, bool) or not isinstance(now, int | float) or not math.isfinite(now) or not 0 <= now < 1e11:
+    if isinstance(now, bool) or not isinstance(now, int | float) or not 0 <= now < 1e11:  # NaN compares false
         raise InputError("a time must be epoch seconds or an aware datetime", value=now, where="now")
     return round(now * 1000)
 
@@ -532,8 +537,22 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
+def _listed(name: str, value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    raise InputError(f"{name} must be a list", value=value, where=name)
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    found = _listed("revised", value)
+    for index, pair in enumerate(found):
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise InputError("a revision is a pair of handle and message", value=pair, where=f"revised[{index}]")
+    return [(handle, message) for handle, message in found]
+
+
 def _numbers(tag: Any) -> tuple[int, ...]:
-    return (tag,) if isinstance(tag, int) else parse_tags(tag)
+    return (tag,) if isinstance(tag, int) and not isinstance(tag, bool) else parse_tags(tag)
 
 
 def _span(state: State, first: Any, last: Any) -> range:

@@ -15,13 +15,13 @@ import msgspec
 
 from .domain import events as ev
 from .domain import identity, pairing
-from .domain.errors import Conflict, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
+from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.passes.decide import Decided, Given, Need, decide
-from .domain.session import PARTS_LIMIT, State, evolve
+from .domain.session import PARTS_LIMIT, State, evolve, is_reduce
 from .projections import head, request
 from .projections import view as views
 from .projections.fold import FORM, Folded, load, take
-from .projections.intake import Intake, Options, Reader, take_in
+from .projections.intake import Intake, Options, Reader, encode, take_in
 from .projections.wire import CURRENT, wire
 from .storage.protocol import Chunk, Log
 
@@ -108,7 +108,7 @@ class Core:
         if not raws:
             raise MessageError("the array of messages is empty; there is nothing to send", where="messages")
         with self.lock:
-            return self._pass(lambda hot, at: self._whole(hot, at, raws, system, tools), now)
+            return self._pass(lambda hot, at: self._whole(hot, at, raws, system, tools), now, tools)
 
     def advance(
         self, new: Any, revised: Sequence[tuple[Any, Any]], retracted: Sequence[Any], now: int | None
@@ -124,7 +124,11 @@ class Core:
 
         ``build(hot, at)`` is called again after a conflict. An empty list appends nothing.
         """
+        if not isinstance(command, str):
+            raise InputError("a command id must be text", value=command, where="command")
         with self.lock:
+            if not self.hot().state.codec:
+                build(self.hot(), self.clock())  # what cannot be done must not make a session exist
             self.open()
             command = command or secrets.token_urlsafe(9)
             for _ in range(ATTEMPTS):
@@ -144,38 +148,58 @@ class Core:
                 return hot.state.commands.get(command, "")
             raise Conflict(self.stream, 0, self.hot().state.version)
 
-    def open(self) -> None:
-        """Make the session exist. Two processes may both try; one wins, both go on."""
+    def open(self, event: ev.SessionOpened | None = None) -> bool:
+        """Make the session exist; return whether this call did. Two processes may both try; one wins, both go on."""
         hot = self.hot()
         if hot.state.codec:
-            return
+            return False
+        event = event or self._opening(None)
+        try:
+            self._append(hot, [event], ())
+        except Conflict:
+            self._catch_up("")
+            return False
+        self._evolve(hot, [event])
+        return True
+
+    def _opening(self, tools: Any) -> ev.SessionOpened:
+        """Return the event that opens the session. A tool list says whether ``ctx_reduce`` can be called (convention 10)."""
         options = self.options
-        event = ev.SessionOpened(
+        reduce = options.reduce
+        if tools is not None:
+            names = wire(CURRENT).tool_names(options.codec, encode(tools, "tools") if tools else b"")
+            reduce = any(is_reduce(name) for name in names)
+        return ev.SessionOpened(
             self.clock(),
             secrets.token_urlsafe(9),
             options.harness,
             options.session,
             options.codec,
             options.mode,
-            options.reduce,
+            reduce,
             CURRENT,
             options.tokenizer,
         )
-        try:
-            self._append(hot, [event], ())
-        except Conflict:
-            self._catch_up("")
-            return
-        self._evolve(hot, [event])
 
-    def _pass(self, observe: Callable[[Hot, int], Intake], now: int | None) -> Produced:
+    def _pass(self, observe: Callable[[Hot, int], Intake], now: int | None, tools: Any = None) -> Produced:
         command = secrets.token_urlsafe(9)
         at = self.clock()
-        self.open()
+        ready: tuple[Intake, Decided] | None = None
+        if not self.hot().state.codec:  # tried beside the log first: bad input must not make a session exist
+            opening = self._opening(tools)
+            trial = Hot(State(stream=self.stream), views.View())
+            evolve(trial.state, 1, opening)
+            intake = observe(trial, at)
+            ready = intake, self._decide(trial.state, intake, command, at, at if now is None else now)
+            if not self.open(opening):
+                ready = None
         for _ in range(ATTEMPTS):
             hot = self.hot()
-            intake = observe(hot, at)
-            plan = self._decide(hot.state, intake, command, at, at if now is None else now)
+            if ready is not None:
+                (intake, plan), ready = ready, None
+            else:
+                intake = observe(hot, at)
+                plan = self._decide(hot.state, intake, command, at, at if now is None else now)
             again = self._repeated(hot, plan)
             if again is not None:
                 return again
@@ -284,15 +308,16 @@ class Core:
         outcome = plan.outcome
         if isinstance(outcome, ev.PassRefused):
             raise Refused(outcome.message, code=outcome.code, where=self.stream)
-        if not isinstance(outcome, ev.PassDeferred) or outcome.arrivals or outcome.side or outcome.divergence:
-            return None
-        if outcome.decision is not None and outcome.decision.signals:
+        if not isinstance(outcome, ev.PassDeferred) or outcome.arrivals:
             return None
         if self._last is None or self._last.version != hot.state.version:
             stored = next(iter(self.log.read(self.stream, hot.state.version - 1)))
             if not isinstance(stored.event, ev.Pass):
                 return None
             self._last = Produced(stored.event, stored.version, ())
+        # a side request repeats only itself, and the head's request only the head's
+        if getattr(self._last.event, "side", None) != outcome.side or (outcome.divergence and not outcome.side):
+            return None
         return self._last
 
     # ------------------------------------------------------- project and store
@@ -433,7 +458,8 @@ class _Projection(msgspec.Struct):
     def _before(self, index: int) -> bytes:
         """Return the chain digest before a path index: kept, or reckoned from the front."""
         hot = self.hot
-        whole = self.ahead is not hot.view
+        # the chain kept is that of the head's path: where the request leaves it, nothing behind is known
+        whole = self.ahead is not hot.view or index > self.intake.seen.keep
         if not whole and index == hot.known:
             return hot.start
         if not whole and hot.known >= 0 and hot.known < index <= hot.known + len(hot.chain):

@@ -93,7 +93,7 @@ def align(
 
     ``leading(m, j)`` counts the leading parts of equal content that node ``m`` and ``rest[j]`` have. Raises ``MessageError`` where one host id stands twice.
     """
-    _unique(rest, keep)
+    _unique(state, rest, keep)
     path = state.path
     if keep == len(path):
         return _append(state, keep, rest, at)
@@ -116,6 +116,8 @@ def edit(
     at: int,
 ) -> Observation:
     """Say what a host's own account of its changes means (``advance``): (ordinal, first part, message), ordinals, new."""
+    stays = [message for message in new if state.hosts.get(message.host_id, 0) not in retracted]
+    _unique(state, stays, len(state.path))
     events: list[ev.Event] = [ev.PartsRevised(at, "", m, first, message) for m, first, message in revised]
     places = [(state.pos[m], first) for m, first, _ in revised] + [(state.pos[m], 0) for m in retracted]
     touched, part = min(places, default=(len(state.path), 0))
@@ -309,10 +311,11 @@ def ranges(ordinals: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     return tuple((ordinals[a], ordinals[b - 1]) for a, b in pairwise(breaks))
 
 
-def _unique(rest: Sequence[Message], keep: int) -> None:
+def _unique(state: State, rest: Sequence[Message], keep: int) -> None:
     seen: set[str] = set()
     for j, message in enumerate(rest):
-        if message.host_id and message.host_id in seen:
+        earlier = state.pos.get(state.hosts.get(message.host_id, 0), keep) < keep
+        if message.host_id and (message.host_id in seen or earlier):
             raise MessageError("two messages carry the same id", value=message.host_id, where=f"messages[{keep + j}]")
         seen.add(message.host_id)
 

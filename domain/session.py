@@ -12,6 +12,7 @@ import msgspec
 from . import events as ev
 from .errors import LawBroken
 from .transcript import Call, Message, Result, Text
+from .window import LEARNT
 
 PARTS_LIMIT = 4096
 """Most parts of one message: a part's key is ``m * PARTS_LIMIT + p``."""
@@ -150,6 +151,7 @@ class State(msgspec.Struct, array_like=True):
     pos: dict[int, int] = msgspec.field(default_factory=dict)
     adopted: dict[int, list[int]] = msgspec.field(default_factory=dict)
     hosts: dict[str, int] = msgspec.field(default_factory=dict)
+    accepted: int = 0
 
     @property
     def primary(self) -> bool:
@@ -200,6 +202,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     # the parent's state is already here; what a provider measured of it is not the child's (design.md 3, Forks)
     state.harness, state.session = event.harness, event.session
     state.usage, state.learnt, state.overflow, state.lost = None, None, None, ""
+    state.accepted = 0
     state.ratios, state.counted, state.unmanaged, state.reopened, state.held = {}, {}, False, False, 0
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
     keep = state.pos[event.head] + 1 if event.head else 0
@@ -209,7 +212,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
 
 def _model(state: State, event: ev.ModelChanged) -> None:
     if event.model != state.model:
-        state.usage, state.overflow, state.held, state.counted = None, None, 0, {}
+        state.usage, state.overflow, state.held, state.counted, state.accepted = None, None, 0, {}, 0
         if state.learnt and state.learnt[0] != event.model:
             state.learnt = None
     state.model, state.context_limit, state.output_limit = event.model, event.context_limit, event.output_limit
@@ -319,18 +322,21 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
 
 def _usage(state: State, event: ev.UsageReported) -> None:
     parts = [n for n in (event.input, event.cache_read, event.cache_write) if n > 0]
+    ours = state.counted.get(event.number)
+    if ours is None:
+        return  # of a side request, of another model, or long past: nothing of it is the head's
     state.response_now = max(state.response_now, event.now)
     if not parts:
         return
     total = sum(parts)
+    state.accepted = max(state.accepted, total) if total in LEARNT else state.accepted
     if state.learnt and state.learnt[0] == state.model and total > state.learnt[1]:
         state.learnt = None  # an accepted call contradicts the limit
-    ours = state.counted.get(event.number)
     if ours:
         state.ratios[state.model] = min(max(total * 1000 // ours, 300), 5000)
     if state.overflow and event.number > state.overflow.number:
         state.overflow = None
-    if event.number >= state.rebuilt:
+    if event.number >= state.rebuilt and (state.usage is None or event.number >= state.usage.number):
         state.usage = Usage(total, event.number)
     if event.number == state.passes:
         state.reopened = False
@@ -346,11 +352,13 @@ def _outcome(state: State, event: ev.RequestOutcome) -> None:
 
 
 def _overflow(state: State, event: ev.OverflowReported) -> None:
-    tokens = state.counted.get(event.number, 0)
+    tokens = state.counted.get(event.number)
+    if tokens is None:
+        return  # of a side request, or of another model
     state.overflow = Overflow(event.number, event.limit, event.used, tokens)
     if event.used and tokens:
         state.ratios[event.model] = min(max(event.used * 1000 // tokens, 300), 5000)
-    if event.limit and event.model == state.model:
+    if event.limit in LEARNT and event.limit > state.accepted and event.model == state.model:
         state.learnt = (event.model, event.limit)
 
 
@@ -409,17 +417,19 @@ def _passed(state: State, event: ev.Pass) -> None:
     _arrive(state, event.arrivals)
     state.passes = event.number
     state.seen = max(state.seen, event.now)
+    if isinstance(event, ev.PassDeferred) and event.side is not None:
+        if event.side.then:
+            state.tips[event.side.then[-1][1]] = event.number
+        return  # a side request: the head's own last request stays what it was, and its usage is not the head's (PROP-7)
     state.counted[event.number] = event.tokens
     if len(state.counted) >= 2 * COUNTS_KEPT:
         state.counted = dict(list(state.counted.items())[-COUNTS_KEPT:])
     state.unmanaged = False
-    if isinstance(event, ev.PassDeferred) and event.side is not None:
-        if event.side.then:
-            state.tips[event.side.then[-1][1]] = event.number
-        return  # a side request: the head's own last request stays what it was
     state.tips.pop(state.end(), None)
     state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
     state.base, state.base_len, state.base_keep, state.base_part, state.base_cause = _based(state, event.number)
+    if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
+        state.fold.model, state.fold.tools = state.fold.model or state.model, state.fold.tools or state.tools_names
     decision = event.decision
     signals = decision.signals if decision is not None else ()
     if "flush" in signals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .backend import Backend
-from .codec import head_seal
+from .codec import Row, head_seal
 
 PAGE = 1000
 CHUNK_PAGE = 64
@@ -32,15 +32,30 @@ def copy_store(source: Backend, target: Path) -> None:
                     head = ends[name]
                     seal = head_seal(name, head.version, head.digest)
                     copy.load_head(cursor, fresh[key], head.version, head.digest, seal)
-                after = 0
-                while page := source.log(after, PAGE):
-                    for position, key, version in page:
-                        if key in owner and version <= ends[owner[key]].version:
-                            copy.load_events(cursor, fresh[key], source.rows(key, version, version, 1))
-                        after = position
+                after, left = 0, sum(head.version for head in ends.values())
+                # Counted down: a source that goes on growing would otherwise never come to an end.
+                while left > 0 and (page := source.log(after, PAGE)):
+                    wanted = [(k, v) for _, k, v in page if k in owner and v <= ends[owner[k]].version]
+                    rows = _rows(source, wanted)
+                    for key, version in wanted:
+                        copy.load_events(cursor, fresh[key], [rows[key, version]])
+                    left -= len(wanted)
+                    after = page[-1][0]
                 mark = b""
                 while digests := source.digests(mark, CHUNK_PAGE):
                     copy.load_chunks(cursor, list(source.stored(digests).items()))
                     mark = digests[-1]
         finally:
             copy.close()
+
+
+def _rows(source: Backend, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], Row]:
+    spans: dict[str, tuple[int, int]] = {}
+    for key, version in wanted:
+        first, last = spans.get(key, (version, version))
+        spans[key] = min(first, version), max(last, version)
+    return {
+        (key, row[0]): row
+        for key, (first, last) in spans.items()
+        for row in source.rows(key, first, last, last - first + 1)
+    }

@@ -124,7 +124,9 @@ class MemoryBackend:
             if key is None:
                 return None
             version, digest, seal = self.ends.get(key, (-1, b"", b""))
-            return Place(key, version, digest, seal, max(self.recorder.versions(key), default=0))
+            versions = self.recorder.versions(key)
+            whole = version in versions and version + 1 not in versions
+            return Place(key, version, digest, seal, version if whole else max(versions, default=0))
 
     def streams(self) -> list[tuple[str, str]]:
         with self._locked():

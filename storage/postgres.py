@@ -37,6 +37,10 @@ from .protocol import BUSY_MS, Head
 
 POOL = 16
 CONNECT_S = 5.0
+"""How long opening may wait for the server (seconds)."""
+
+WAIT_S = 1.0
+"""How long a call may wait for a free or a new connection (seconds): a remote server needs more than ``BUSY_MS``."""
 
 Connection = psycopg.Connection[Any]
 
@@ -78,6 +82,8 @@ class PostgresBackend:
         except BaseException:
             self._datastore.close()
             raise
+        # Opening may take its time; a pass that finds no connection may not.
+        self._datastore.pool.timeout = WAIT_S
 
     def _prepare(self) -> None:
         with self._connection() as connection:
@@ -276,7 +282,9 @@ class PostgresBackend:
         # A server that was restarted leaves dead connections in the pool: let the next call find none of them.
         with contextlib.suppress(Exception):
             self._datastore.pool.check()
-        return StoreUnavailable(f"the PostgreSQL store cannot be used: {text}; check the server", value=self.url)
+        failed = StoreUnavailable(f"the PostgreSQL store cannot be used: {text}; check the server", value=self.url)
+        failed.recoverable = isinstance(cause, psycopg.OperationalError)
+        return failed
 
 
 def _read_place(row: Any) -> Place | None:

@@ -27,11 +27,12 @@ TABLES = (
     "ALTER TABLE foldlog_chunks ALTER COLUMN body SET STORAGE EXTERNAL",
     (
         "CREATE TABLE IF NOT EXISTS foldlog_snapshots (key bigint NOT NULL, form text NOT NULL, "
-        "version bigint NOT NULL, digest bytea NOT NULL, seal bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (key, form))"
+        "version bigint NOT NULL, digest bytea NOT NULL, seal bytea NOT NULL, body bytea NOT NULL, "
+        "PRIMARY KEY (key, form))"
     ),
     (
-        "CREATE TABLE IF NOT EXISTS foldlog_repairs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, "
-        "stream text NOT NULL, note text NOT NULL, lost boolean NOT NULL)"
+        "CREATE TABLE IF NOT EXISTS foldlog_repairs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+        "at bigint NOT NULL, stream text NOT NULL, note text NOT NULL, lost boolean NOT NULL)"
     ),
 )
 

@@ -153,7 +153,8 @@ class SQLiteBackend:
         end = time.monotonic() + OPEN_S
         while True:
             try:
-                return self._datastore.pool.get_connection(is_writer=True)
+                # Not asked for as the pool's writer: where making one fails, the library never frees that lock.
+                return self._datastore.pool.get_connection()
             except (sqlite3.Error, PersistenceError) as error:
                 # Switching a new file to WAL fails at once where another process is doing the same.
                 if _code(error) not in _BUSY or time.monotonic() > end:

@@ -158,13 +158,17 @@ class Store:
     def notices(self, after: int, limit: int = 1000) -> list[Notice]:
         """Return what was appended behind position ``after``, oldest first.
 
+        Raises ``StoreBusy`` where writers in flight keep a PostgreSQL store from saying what is complete.
         Positions grow in commit order and may have gaps; no later call returns one at or before these.
         """
-        found = self._backend.log(after, limit)
-        if not found:
-            return []
-        names = dict(self._backend.streams())
-        return [Notice(position, names[key], version) for position, key, version in found if key in names]
+        while found := self._backend.log(after, limit):
+            names = dict(self._backend.streams())
+            seen = [Notice(position, names[key], version) for position, key, version in found if key in names]
+            if seen:
+                return seen
+            # All of this page was put aside by a repair: an empty answer would tell the follower that it is at the end.
+            after = found[-1][0]
+        return []
 
     def verify(self, *, repair: bool = False, accept_loss: str = "", progress: Any = None) -> Report:
         """Walk every stream and chunk (``verify.verify_store``)."""

@@ -23,7 +23,8 @@ def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.P
     tokens = calibrated(state, given.model, outcome.tokens)
     overflow = state.overflow
     if overflow is not None and given.model == state.model:
-        if tokens <= gauge.limit if gauge.limit else outcome.tokens < overflow.tokens:
+        # a request as large as the one refused does not fit, whatever an estimate or a catalogue says
+        if outcome.tokens < overflow.tokens and (not gauge.limit or tokens <= gauge.limit):
             return None
         code = "CONTEXT_FULL"
         said = f"the provider refused it at {overflow.used:,} tokens" if overflow.used else "the provider refused it"

@@ -17,7 +17,7 @@ from foldlog.storage.backend import Hook
 from foldlog.storage.protocol import Log
 from foldlog.storage.stores import open_store
 
-WINDOW = 12_000
+WINDOW = 14_000
 LONGEST = 48
 """Texts are cut here: what is tested is order and number of events, not their size."""
 _WHOLE = {"drop", "id", "tool_use_id", "type", "role"}

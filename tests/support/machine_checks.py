@@ -1,0 +1,243 @@
+"""What the state machine holds every request against. Nothing here asks the product what is right.
+
+``Served`` is the model's own record of a request: the host's messages, and the bytes each of them became.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from checker import anthropic, broken_rules, openai, pi, thinking
+from support import machine_host as host
+
+_TAG = re.compile(r"§([0-9]+)§")
+_DROPPED = re.compile(r"\[dropped §([0-9]+)§\]")
+REPAIRED = {"ANT-8", "ANT-9", "ANT-6"}
+"""Rules the host's own array may break where foldlog must not."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """One request. ``wire[i]``: what the host's message ``items[i]`` became; ``ms[i]``: its ordinal; ``prefix``: all before."""
+
+    number: int
+    items: list[host.Message]
+    ms: list[int]
+    wire: list[tuple[bytes, ...]]
+    prefix: tuple[Any, ...]
+    regions: tuple[int, int]
+    event: Any
+
+    def by_m(self) -> dict[int, tuple[host.Message, tuple[bytes, ...]]]:
+        """Return (message, bytes) by ordinal."""
+        return {m: (item, wire) for m, item, wire in zip(self.ms, self.items, self.wire, strict=True)}
+
+
+def record(built: Any, event: Any, path: list[int], items: list[host.Message], regions: tuple[int, int]) -> Served:
+    """Return the record of a request. ``built.owners`` must follow the path in order, each message in one stretch."""
+    assert len(path) == len(items), f"the path has {len(path)} messages, the host handed over {len(items)}"
+    front = built.leading + built.head
+    assert not any(built.owners[:front]), "a message of the host stands in the head"
+    wire: dict[int, list[bytes]] = {m: [] for m in path}
+    assert len(wire) == len(path), "a message stands on the path twice"
+    order = [m for i, m in enumerate(built.owners[front:]) if not i or built.owners[front + i - 1] != m]
+    assert order == [m for m in path if m in set(order)], "the messages are out of order"
+    for m, raw in zip(built.owners[front:], built.messages[front:], strict=True):
+        wire[m].append(raw)
+    prefix = (built.system, built.tools, *built.messages[:front])
+    return Served(event.number, list(items), list(path), [tuple(wire[m]) for m in path], prefix, regions, event)
+
+
+def diverges(base: Served, now: Served) -> int:
+    """Return the index of the first message that is not as in ``base`` (its length where all are there)."""
+    for index, item in enumerate(base.items):
+        if index >= len(now.items) or not host.same(item, now.items[index]):
+            return index
+    return len(base.items)
+
+
+# --------------------------------------------------------------------- bytes, level by level
+
+
+def unchanged(base: Served, now: Served, strict: bool) -> None:
+    """PROP-1, LAW-3: a deferred pass keeps all bytes before the host's first change, and the edits of all behind it."""
+    if base.regions == now.regions:
+        assert base.prefix == now.prefix, f"PROP-1: pass {now.number} changed system, tools or head"
+    place = diverges(base, now)
+    for index in range(place):
+        assert base.wire[index] == now.wire[index], _said("PROP-1: before the divergence", base, now, index, index)
+    old = base.by_m()
+    for index, m in enumerate(now.ms):
+        if m in old and host.same(old[m][0], now.items[index]):
+            assert old[m][1] == now.wire[index], _said("PROP-1: an unchanged message", base, now, base.ms.index(m), index)
+    if strict:
+        behind = {item["uid"]: i for i, item in enumerate(base.items)}
+        for index, item in enumerate(now.items):
+            i = behind.get(item["uid"], -1)
+            if i >= 0 and host.same(base.items[i], item):
+                assert base.wire[i] == now.wire[index], _said("PROP-1: a message that only moved", base, now, i, index)
+
+
+def grown(codec: str, base: Served, now: Served) -> None:
+    """PROP-1: the unchanged leading parts of a revised message keep their edits."""
+    old = base.by_m()
+    for index, m in enumerate(now.ms):
+        if m not in old or host.same(old[m][0], now.items[index]):
+            continue
+        was, is_ = old[m][0]["parts"], now.items[index]["parts"]
+        same = next((i for i, (a, b) in enumerate(zip(was, is_, strict=False)) if a != b), min(len(was), len(is_)))
+        kept = [p for p in was[:same] if not host.blank(p)]
+        if any(p["t"] not in ("text", "result") for p in kept) or len(old[m][1]) != 1 or len(now.wire[index]) != 1:
+            continue
+        before, after = (host.seen(codec, json.loads(w[0])) for w in (old[m][1], now.wire[index]))
+        if sum(1 for p in was if not host.blank(p)) == len(before):
+            assert before[: len(kept)] == after[: len(kept)], _said("PROP-1: leading parts", base, now, base.ms.index(m), index)
+
+
+def rebuilt(base: Served, now: Served, owners: set[int], reach: int, hard: bool) -> None:
+    """LAW-3, LAW-4: a rebuild changes only what a landed drop owns, from its reach on; SOFT+ leaves the prefix alone."""
+    if not hard and base.regions == now.regions:
+        assert base.prefix == now.prefix, f"LAW-3: SOFT+ pass {now.number} changed system, tools or head"
+    old = base.by_m()
+    for index, m in enumerate(now.ms):
+        if m in old and host.same(old[m][0], now.items[index]) and old[m][1] != now.wire[index]:
+            assert m in owners and index >= reach, _said("LAW-4: changed for no drop", base, now, base.ms.index(m), index)
+
+
+def smaller(base: Served, now: Served) -> None:
+    """PROP-4: what both requests hold takes fewer bytes after an own rebuild."""
+    old = base.by_m()
+    pairs = [(old[m][1], now.wire[i]) for i, m in enumerate(now.ms) if m in old and host.same(old[m][0], now.items[i])]
+    before, after = (sum(len(raw) for wire in side for raw in wire) for side in zip(*pairs, strict=True))
+    assert after < before, f"PROP-4: the rebuild of pass {now.number} made {before} bytes into {after}"
+
+
+def _said(what: str, base: Served, now: Served, i: int, j: int) -> str:
+    return (
+        f"{what}: pass {base.number} sent {b' '.join(base.wire[i])!r}, pass {now.number} ({type(now.event).__name__}) "
+        f"sends {b' '.join(now.wire[j])!r}"
+    )
+
+
+# ---------------------------------------------------------------------------- one message
+
+
+def explain(
+    codec: str, reduce: bool, message: host.Message, wire: tuple[bytes, ...], dropped: set[int]
+) -> tuple[list[tuple[int, int]], set[str]]:
+    """LAW-5, PROP-3: what was sent is the host's message with numbers and with drops somebody asked for, nothing else.
+
+    Return the (tag, part) pairs seen and the call ids that are gone.
+    """
+    blocks = [block for raw in wire for block in host.seen(codec, json.loads(raw))]
+    parts = message["parts"]
+    tags: list[tuple[int, int]] = []
+    gone: set[str] = set()
+    at = 0
+    if not wire:
+        for part in parts:
+            assert part["t"] in ("call", "result", "think") or host.blank(part), f"a message is gone: {parts!r}"
+        if message["role"] == "user":
+            assert not all(host.blank(part) for part in parts), "a blank user message vanished"
+        return [], {part["id"] for part in parts if part["t"] in ("call", "result")}
+    if codec == "anthropic" and all(host.blank(part) for part in parts):
+        assert blocks == [("text", "(no content)")], f"a blank message became {blocks!r}"
+        return [], set()
+    for p, part in enumerate(parts):
+        block = blocks[at] if at < len(blocks) else ("nothing",)
+        kind = part["t"]
+        if host.blank(part):
+            if codec != "anthropic":
+                assert block == ("text", host.written(part))
+                at += 1
+        elif kind == "text":
+            assert block[0] == "text", f"{part!r} became {block!r}"
+            tags += _tagged(block[1], part, reduce, dropped, p)
+            at += 1
+        elif kind == "call":
+            if block[:2] == ("call", part["id"]):
+                assert block == ("call", part["id"], part["name"], part["args"]), f"PROP-3: {part!r} became {block!r}"
+                at += 1
+            else:
+                gone.add(part["id"])
+        elif kind == "result":
+            if block[:2] == ("result", part["id"]):
+                tags += _output(block, part, reduce, dropped, p)
+                at += 1
+            else:
+                gone.add(part["id"])
+        elif kind == "think":
+            assert block == ("think", part["s"]), f"{part!r} became {block!r}"
+            at += 1
+        else:
+            at += _picture(blocks[at : at + 2], reduce, dropped, p, tags)
+    assert at == len(blocks), f"{message!r} became {blocks!r}"
+    return tags, gone
+
+
+def _tagged(said: str, part: host.Part, reduce: bool, dropped: set[int], p: int) -> list[tuple[int, int]]:
+    if not reduce and said == host.written(part):
+        return []
+    gone = _DROPPED.fullmatch(said)
+    if gone:
+        assert int(gone[1]) in dropped, f"§{gone[1]}§ was dropped, and nobody asked for it"
+        return [(int(gone[1]), p)]
+    found = _TAG.match(said)
+    assert reduce and found, f"{part!r} became {said!r}"
+    rest = host.stripped(part)
+    assert said == (f"{found[0]} {rest}" if rest else found[0]), f"{part!r} became {said!r}"
+    return [(int(found[1]), p)]
+
+
+def _output(
+    block: tuple[Any, ...], part: host.Part, reduce: bool, dropped: set[int], p: int
+) -> list[tuple[int, int]]:
+    _, _, texts, media = block
+    assert len(texts) <= 1, f"{part!r} became {block!r}"
+    tags = _tagged("".join(texts), part, reduce, dropped, p)
+    gone = bool(tags) and bool(texts) and bool(_DROPPED.fullmatch(texts[0]))
+    assert media == (0 if gone else part["media"]), f"{part!r} became {block!r}"
+    return tags
+
+
+def _picture(
+    blocks: list[tuple[Any, ...]], reduce: bool, dropped: set[int], p: int, tags: list[tuple[int, int]]
+) -> int:
+    if blocks[:1] == [("media",)] and not reduce:
+        return 1
+    said = blocks[0][1] if blocks and blocks[0][0] == "text" else ""
+    gone, found = _DROPPED.fullmatch(said), _TAG.fullmatch(said)
+    if gone:
+        assert int(gone[1]) in dropped, f"§{gone[1]}§ was dropped, and nobody asked for it"
+        tags.append((int(gone[1]), p))
+        return 1
+    assert reduce and found and blocks[1:] == [("media",)], f"a picture became {blocks!r}"
+    tags.append((int(found[1]), p))
+    return 2
+
+
+# ------------------------------------------------------------------------------- validity
+
+
+def valid(codec: str, system: Any, tools: Any, messages: list[Any], raw: list[Any], raw_system: Any, thinks: bool) -> None:
+    """PROP-2: the request breaks no rule of its provider that the host's own array does not break."""
+    found = _broken(codec, system, tools, messages)
+    if found:
+        allowed = broken_rules(_broken(codec, raw_system, tools, raw)) - REPAIRED
+        left = [violation for violation in found if violation.rule not in allowed]
+        assert not left, f"PROP-2: {left[0]}"
+    if thinks and codec == "anthropic":
+        kept = thinking.check_against({"messages": raw}, {"messages": messages})
+        assert not kept, f"PROP-2: {kept[0]}"
+
+
+def _broken(codec: str, system: Any, tools: Any, messages: list[Any]) -> list[Any]:
+    if codec == "openai-chat":
+        return openai.check({"messages": messages, **({"tools": tools} if tools else {})})
+    if codec == "pi":
+        return pi.check(messages)
+    request = {"messages": messages, **({"system": system} if system else {}), **({"tools": tools} if tools else {})}
+    return anthropic.check(request)
