@@ -80,7 +80,7 @@ def clean_user(text: str) -> str:
 
 
 def meaningful(texts: Iterable[str]) -> bool:
-    """Whether a user row says something of its own: a text that without reminders is not empty, nor a directive (4.5)."""
+    """Whether a user row says something of its own: a text not empty without reminders, and no directive (4.5)."""
     return any((rest := clean_user(text).strip()) and not rest.startswith(_DIRECTIVE) for text in texts)
 
 
