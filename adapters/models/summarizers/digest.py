@@ -27,8 +27,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Digest(msgspec.Struct, frozen=True):
     """What the tiers are written from; every list in order of appearance.
 
-    ``decided``: the weightiest sentences; ``best`` the one that tells most, or ``""``. ``edited``, ``looked``: paths below
-    ``root``, or whole where they lie elsewhere. ``first``: what the assistant said first.
+    ``decided``: the weightiest sentences; ``best`` the one that tells most, or ``""``. ``edited``, ``looked``: paths
+    below ``root``, or whole where they lie elsewhere. ``first``: what the assistant said first.
     """
 
     lines: tuple[Line, ...]
@@ -48,8 +48,8 @@ class Digest(msgspec.Struct, frozen=True):
 def root_of(seen: Sequence[Seen]) -> str:
     """Return the folder most paths of a stretch lie under, or ``""``.
 
-    Where the same file is named both absolutely and relatively, the difference is the root; else it is the folder commands were
-    run in that holds most; else the deepest that holds nine tenths of the absolute paths.
+    Where the same file is named both absolutely and relatively, the difference is the root; else it is the folder
+    commands were run in that holds most; else the deepest that holds nine tenths of the absolute paths.
     """
     paths = Counter(file.path for one in seen for doing in one.doings for file in doing.act.files)
     absolute = {path: n for path, n in paths.items() if path.startswith("/")}
@@ -79,7 +79,7 @@ def digest(seen: Sequence[Seen], root: str) -> Digest:
     doings = [doing for one in seen for doing in one.doings]
     edited, looked = _files(doings, root)
     decided = _decided([saying for one in seen for saying in one.sayings], len(seen))
-    failed, ran = _commands([doing for doing in doings if doing.act.shell], root)
+    failed, ran = _commands([doing for doing in doings if doing.act.ran], root)
     used = root if any(f.path.startswith(root + "/") for d in doings for f in d.act.files) else ""
     names = Counter(name for one in seen for name in one.names)
     common = sorted((n for n in names if names[n] > 1), key=lambda n: (-names[n], n))[:_NAMES]
@@ -132,7 +132,7 @@ def _files(doings: Iterable[Doing], root: str) -> tuple[tuple[str, ...], tuple[s
             continue
         for file in doing.act.files:
             # a command may have written before it failed, an edit that failed wrote nothing
-            wrote = file.written and (doing.outcome.state == "ok" or doing.act.shell)
+            wrote = file.written and (doing.outcome.state == "ok" or doing.act.ran)
             (edited if wrote else looked)[_short(file.path, root)] = None
     return tuple(edited), tuple(path for path in looked if path not in edited)
 
@@ -157,7 +157,7 @@ def _commands(doings: list[Doing], root: str) -> tuple[tuple[Failure, ...], tupl
     for quote, group in runs.items():
         bad = [doing for doing in group if doing.outcome.state == "failed"]
         if bad:
-            failed.append(_failure(quote, group, bad[-1], last[group[-1].act.program]))
+            failed.append(_failure(quote, group, bad, last[group[-1].act.program]))
         else:
             fine.setdefault(group[-1].act.program, []).extend((quote, doing) for doing in group)
     return tuple(failed), tuple(_fine(program, group) for program, group in fine.items())
@@ -167,9 +167,10 @@ def _quoted(doing: Doing, root: str) -> str:
     return doing.act.quote.replace(root + "/", "") if root else doing.act.quote
 
 
-def _failure(quote: str, group: list[Doing], bad: Doing, kind: str) -> Failure:
-    ended = bad.outcome
-    told = ended.note or "failed"
+def _failure(quote: str, group: list[Doing], bad: list[Doing], kind: str) -> Failure:
+    ended = bad[-1].outcome
+    ways = list(dict.fromkeys(doing.outcome.note or "failed" for doing in reversed(bad)))
+    told = " or ".join(ways[:3])
     if ended.tests:
         more = len(ended.tests) - 4
         told += ": " + ", ".join(clip(test, 80) for test in ended.tests[:4]) + (f" and {more} more" if more > 0 else "")
@@ -190,7 +191,7 @@ def _tools(doings: list[Doing]) -> list[str]:
     """Tell the calls that are neither commands nor about files: each once, or its kind with a number."""
     groups: dict[str, list[str]] = {}
     for doing in doings:
-        if not doing.act.shell and not doing.act.files and doing.outcome.state == "ok":
+        if not doing.act.ran and not doing.act.files and doing.outcome.state == "ok":
             groups.setdefault(doing.act.program, []).append(doing.act.quote)
     return [quotes[0] if len(quotes) == 1 else f"{name} ×{len(quotes)}" for name, quotes in groups.items()]
 
@@ -200,7 +201,7 @@ def _errors(doings: list[Doing]) -> tuple[str, ...]:
     for doing in doings:
         if doing.outcome.state != "failed":
             continue
-        if doing.act.shell:
+        if doing.act.ran:
             out.update(doing.outcome.errors)
         else:
             out.update([f"{doing.act.program}: {next(iter(doing.outcome.errors), 'failed')}"])

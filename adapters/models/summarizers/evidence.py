@@ -15,12 +15,22 @@ from .text import Line
 from .tools import Act, act
 
 _DECIDES = (
-    (4, re.compile(r"\b(?:root cause|decided|decision|turns? out|instead of|chose|trade-?off|rather than|by design)\b", re.I)),
-    (2, re.compile(r"\b(?:because|fix(?:ed|es)?|the (?:issue|problem|bug|cause|reason|key|solution)|so that|this means|can(?:no|')t|resolved"
-                   r"|removed|replaced|moved|renamed|added|implemented|no longer|should|workaround|conclu\w+)\b", re.I)),
+    (4, re.compile(r"\b(?:root cause|decided|decision|turns? out|instead of|chose|trade-?off|rather than"
+                   r"|by design)\b", re.IGNORECASE)),
+    (2, re.compile(r"\b(?:because|fix(?:ed|es)?|the (?:issue|problem|bug|cause|reason|key|solution)|so that"
+                   r"|this means|can(?:no|')t|resolved"
+                   r"|removed|replaced|moved|renamed|added|implemented|no longer|should|workaround"
+                   r"|conclu\w+)\b", re.IGNORECASE)),
 )  # fmt: skip
-_PLANS = re.compile(r"(?:let me|let's|now|i'll|i will|i need|next|first|i'm going|good|perfect|great|looking|wait|maybe|actually)\b", re.I)
-_COURTESY = re.compile(r"(?:you(?:'|’)re|sorry|yes|no|yeah|right|ah|ha|done|ok(?:ay)?|excellent|wow|hmm?|sure)\b", re.I)
+_PLANS = re.compile(
+    r"(?:let me|let's|now|i'll|i will|i need|next|first|i'm going|good|perfect|great|looking|wait|maybe|actually)\b",
+    re.IGNORECASE,
+)
+_COURTESY = re.compile(
+    r"(?:you(?:(?:'|’)re| are| were)|absolutely|sorry|yes|no|yeah|right|ah|ha|done|ok(?:ay)?|excellent|wow|hmm?"
+    r"|sure)\b",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"`([A-Za-z_][\w.:]{3,58}(?:\(\))?)`")
 
 
@@ -103,7 +113,7 @@ def _read(turns: Sequence[Turn], index: int, answers: dict[tuple[str, int], Tool
         if done.own:
             continue
         output = answers.get((call.id, index))
-        ended = outcome(output, done.shell)
+        ended = outcome(output, done.ran)
         doings.append(Doing(done, ended, turn.position))
         if output is not None and not done.looks and not any(file.written for file in done.files):
             commits += made_commits(output.text)
@@ -113,7 +123,9 @@ def _read(turns: Sequence[Turn], index: int, answers: dict[tuple[str, int], Tool
     first = ""
     for given in spoken:
         told = text.sentences(given)
-        first = first or next((s for s in told if len(s) > 24 and s[-1] != ":" and not (_PLANS.match(s) or _COURTESY.match(s))), "")
+        first = first or next(
+            (s for s in told if len(s) > 24 and s[-1] != ":" and not (_PLANS.match(s) or _COURTESY.match(s))), ""
+        )
         sayings += _sayings(told, turn.position, last)
         commits += [(found, "") for found in named_commits(given)]
     names = tuple(name for given in spoken for name in _NAME.findall(text.ends(given)) if not path_like(name))
@@ -123,7 +135,7 @@ def _read(turns: Sequence[Turn], index: int, answers: dict[tuple[str, int], Tool
 def _sayings(told: list[str], position: int, last: bool) -> Iterator[Saying]:
     opening = True
     for sentence in told:
-        if not 24 <= len(sentence) <= 400 or sentence.endswith((":", "?")):
+        if not 30 <= len(sentence) <= 400 or sentence.endswith((":", "?")):
             continue
         weight = sum(points for points, cue in _DECIDES if cue.search(sentence))
         if last and opening:

@@ -1,4 +1,6 @@
-"""The default summariser: no model, no network, no chance (issue 3). What it keeps and when is in ``specs/summaries.md``."""
+"""The default summariser: no model, no network, no chance (issue 3). What it keeps and when is in
+``specs/summaries.md``.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ TITLE = 80
 """Longest title, in characters."""
 
 _WORK = re.compile(
-    r"\b(?:fix|add|implement|create|write|build|merge|commit|push|move|rename|remove|delete|refactor|update|upgrade|change|replace"
-    r"|make|check|debug|investigate|find out|review|test|run|explain|summar\w+|document|optimi[sz]e|support|port|migrate|roll ?back"
+    r"\b(?:fix|add|implement|create|write|build|merge|commit|push|move|rename|remove|delete|refactor|update"
+    r"|upgrade|change|replace"
+    r"|make|check|debug|investigate|find out|review|test|run|explain|summar\w+|document|optimi[sz]e|support"
+    r"|port|migrate|roll ?back"
     r"|set ?up|install|release|deploy|convert|extract|split|clean|simplify|tackle|continue|need|want)\b",
-    re.I,
+    re.IGNORECASE,
 )
 
 
@@ -39,7 +43,9 @@ class Extractive(msgspec.Struct, frozen=True):
         return "extractive"
 
     def __call__(self, job: Job) -> Summarised:
-        """Return compartments that cover ``job.start..job.end`` without gap. Raises ``InputError`` for a range that is none."""
+        """Return compartments that cover ``job.start..job.end`` without gap. Raises ``InputError`` for a range that is
+        none.
+        """
         if job.start > job.end or any(not job.start <= turn.position <= job.end for turn in job.turns):
             raise InputError(
                 "a stretch to summarise must have its messages between its first and its last ordinal",
@@ -48,7 +54,7 @@ class Extractive(msgspec.Struct, frozen=True):
             )
         turns = sorted(job.turns, key=lambda turn: turn.position)
         seen = read(turns)
-        total = max(sum(one.size for one in seen), 1)
+        total = sum(one.size for one in seen)
         root = root_of(seen)
         ranges = split.cuts(seen, arcs(turns), job.limit_tokens)
         out: list[Summary] = []
@@ -56,7 +62,7 @@ class Extractive(msgspec.Struct, frozen=True):
             part = seen[low:high]
             start = part[0].position if number else job.start
             end = seen[high].position - 1 if number + 1 < len(ranges) else job.end
-            tokens = job.limit_tokens * sum(one.size for one in part) // total
+            tokens = job.limit_tokens * sum(one.size for one in part) // total if total else job.limit_tokens
             out.append(self._summary(part, root, start, end, tokens))
         return Summarised(tuple(out), "", 0, 0, self.name)
 
@@ -67,7 +73,9 @@ class Extractive(msgspec.Struct, frozen=True):
 
 
 def title(part: Sequence[Seen], found: Digest) -> str:
-    """Return what a compartment is about: what was asked, else committed, found, edited, run, said; at most 80 characters."""
+    """Return what a compartment is about: what was asked, else committed, found, edited, run, said; at most 80
+    characters.
+    """
     heads = (next((line.text for line in one.lines if not line.text.endswith(":")), "") for one in part if one.asks)
     asked = [text for text in heads if text]
     telling = [text for text in asked if len(text.split()) >= 4]

@@ -15,41 +15,56 @@ State: TypeAlias = Literal["ok", "failed", "refused", "open"]
 
 _EDGE = 600
 _EXIT = re.compile(
-    r"(?:\bexit(?:ed)?(?: with)?(?: code| status)?:? |\bexit_?code\W{1,4}|<returncode>|\breturn ?code\W{1,3})(-?\d{1,4})\b", re.I
+    r"(?:\bexit(?:ed)?(?: with)?(?: code| status)?:? |\bexit_?code\W{1,4}|<returncode>"
+    r"|\breturn ?code\W{1,3})(-?\d{1,4})\b",
+    re.IGNORECASE,
 )
-_REFUSED = re.compile(r"The user doesn't want to|\[Request interrupted|Command aborted|.{0,40}\brejected by (?:the )?user", re.I)
+_REFUSED = re.compile(
+    r"The user doesn't want to|\[Request interrupted|Command aborted|.{0,40}\brejected by (?:the )?user", re.IGNORECASE
+)
 _OPEN = re.compile(r"No result provided\b")
 _SUMMARY = re.compile(
-    r"^(?:=+ ?)?((?:\d+ (?:failed|passed|errors?|skipped|xfailed|xpassed|deselected|warnings?)(?:, )?){1,7})(?: in [\d.:]+ ?m?s.*)?=*$"
-    r"|^\s*Tests?:?\s+((?:\d+ (?:failed|passed|skipped|todo|total)(?:, |\s\|\s)?){1,5})"
+    r"^(?:=+ ?)?((?:\d+ (?:failed|passed|errors?|skipped|xfailed|xpassed|deselected"
+    r"|warnings?)(?:, )?){1,7})(?: in [\d.:]+ ?m?s.*)?=*$"
+    r"|^[ \t]*Tests?:?\s+((?:\d+ (?:failed|passed|skipped|todo|total)(?:, |\s\|\s)?){1,5})"
     r"|^test result: (\w+\. \d+ passed; \d+ failed)"
     r"|^(?:FAILED|OK) \((\w+=\d+[^)]{0,60})\)$"
     r"|\b(\d+ (?:passing|failing))\b"
     r"|^Found (\d+ errors?)\b",
-    re.M,
+    re.MULTILINE,
 )
 _BAD_SUMMARY = re.compile(r"(?<!\d)[1-9]\d* (?:failed|failing|errors?)|FAILED|failures=[1-9]|errors=[1-9]")
 _SIGNS = re.compile(
-    r"^(?:FAIL\b|FAILED\b|--- FAIL:|npm (?:ERR!|error)|error(?:\[E\d+\])?: |fatal: |panic: |CONFLICT \(|Automatic merge failed"
+    r"^(?:FAIL\b|FAILED\b|--- FAIL:|npm (?:ERR!|error)|error(?:\[E\d+\])?: |fatal: |panic: |CONFLICT \("
+    r"|Automatic merge failed"
     r"|Traceback \(most recent|✗ |make(?:\[\d+\])?: \*\*\* )",
-    re.M,
+    re.MULTILINE,
 )
-_TESTS = re.compile(r"^\s*(?:--- FAIL: (\S+)|FAILED (\S+)|(?:✕|✗|×|not ok \d+ -?) (.{3,80}?)(?: \(\d+ ?ms\))?$|test (\S+) \.\.\. FAILED)", re.M)
+_TESTS = re.compile(
+    r"^[ \t]*(?:--- FAIL: (\S+)|FAILED (\S+)|(?:✕|✗|×|not ok \d+ -?) (.{3,80}?)(?: \(\d+ ?ms\))?$"
+    r"|test (\S+) \.\.\. FAILED)",
+    re.MULTILINE,
+)
 _ERROR = re.compile(
-    r"^[ \t>|E]{0,8}((?:[\w.]{0,60}(?:Error|Exception|Warning as error|Panic)\b(?:\[\w+\])?: .{3,200})|error(?:\[E\d+\])?: .{3,200}"
+    r"^[ \t>|E]{0,8}((?:[\w.]{0,60}(?:Error|Exception|Warning as error|Panic)\b(?:\[\w+\])?: .{3,200})"
+    r"|error(?:\[E\d+\])?: .{3,200}"
     r"|fatal: .{3,200}|panic: .{3,200}|CONFLICT \([^)]*\): .{3,200}|.{1,120}\berror (?:TS|CS|E)\d+: .{3,200}"
-    r"|\S{1,120}:\d+:\d+: .{3,200}|\S{1,60}: .{1,100}: (?:No such file or directory|command not found|Permission denied)"
+    r"|\S{1,120}:\d+:\d+: .{3,200}|\S{1,60}: .{1,100}: (?:No such file or directory|command not found"
+    r"|Permission denied)"
     r"|.{0,80}\b(?:not found|cannot find|could not find|undefined:).{1,150})$",
-    re.M | re.I,
+    re.MULTILINE | re.IGNORECASE,
 )
-_COMMIT = re.compile(r"^\s*\[[^\[\]\n]{1,200}? ([0-9a-f]{7,40})\] ?([^\n]{0,300})$", re.M)
-_PUSHED = re.compile(r"^ +\+? ?[0-9a-f]{7,40}\.\.\.?([0-9a-f]{7,40}) +\S+ -> \S+", re.M)
+_WRAPPER = re.compile(r"</?tool_use_error>")
+_COMMIT = re.compile(r"^[ \t]*\[[^\[\]\n]{1,200}? ([0-9a-f]{7,40})\] ?([^\n]{0,300})$", re.MULTILINE)
+_PUSHED = re.compile(r"^ +\+? ?[0-9a-f]{7,40}\.\.\.?([0-9a-f]{7,40}) +\S+ -> \S+", re.MULTILINE)
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?![\w-])")
-_COMMIT_WORD = re.compile(r"\b(?:commit|cherry-pick|merg|rebas|revert|push|squash|HEAD\b|sha\b|git\b)", re.I)
+_COMMIT_WORD = re.compile(r"\b(?:commit|cherry-pick|merg|rebas|revert|push|squash|HEAD\b|sha\b|git\b)", re.IGNORECASE)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """``note``: exit code and test summary in words; ``errors``: the lines that say what went wrong; ``tests``: failed ones."""
+    """``note``: exit code and test summary in words; ``errors``: the lines that say what went wrong; ``tests``: failed
+    ones.
+    """
 
     state: State
     note: str = ""
@@ -58,7 +73,9 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def outcome(output: ToolOutput | None, shell: bool) -> Outcome:
-    """Return how a call ended. ``shell``: its output is a program's, so test summaries and failure lines in it count."""
+    """Return how a call ended. ``shell``: its output is a program's, so test summaries and failure lines in it
+    count.
+    """
     if output is None:
         return Outcome("open")
     text = ends(output.text)
@@ -111,9 +128,14 @@ def _summary(text: str) -> str:
 
 
 def _errors(text: str) -> tuple[str, ...]:
+    text = _WRAPPER.sub("", text)
     found = list(dict.fromkeys(clip(one_line(m[1]), 160) for m in _ERROR.finditer(text)))
     if not found:
         lines = [one_line(line) for line in text.splitlines()[:6]]
-        told = (line for line in lines if len(line) > 8 and not _EXIT.match(line) and not line.startswith(("<", ">", "Traceback")))
+        told = (
+            line
+            for line in lines
+            if len(line) > 8 and not _EXIT.match(line) and not line.startswith(("<", ">", "Traceback"))
+        )
         found = [clip(line, 120) for line in told][:1]
     return tuple(found[:3] if len(found) <= 4 else [*found[:2], found[-1]])

@@ -10,8 +10,8 @@ import msgspec
 from ....domain.errors import FoldlogError
 
 Kind: TypeAlias = Literal["refused", "unreachable", "timeout", "rubbish", "cut", "missing"]
-"""Why a run gave nothing: the endpoint said no, was not reached, was too slow, answered what cannot be read, stopped at its
-output limit, or something this machine needs is missing (a package, a key)."""
+"""Why a run gave nothing: the endpoint said no, was not reached, was too slow, answered what cannot be read, stopped
+at its output limit, or something this machine needs is missing (a package, a key)."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -43,8 +43,9 @@ class Turn(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """A stretch to summarise.
 
-    ``turns`` in order; ``chunk`` the condensed text with its ``[N]`` lines (5.3); ``start`` and ``end`` the ordinals to cover,
-    inclusive; ``limit_tokens`` the tokens of the raw stretch; ``earlier`` what is known of the compartments before it.
+    ``turns`` in order; ``chunk`` the condensed text with its ``[N]`` lines (5.3); ``start`` and ``end`` the ordinals
+    to cover, inclusive; ``limit_tokens`` the tokens of the raw stretch; ``earlier`` what is known of the compartments
+    before it.
     """
 
     turns: tuple[Turn, ...]
@@ -66,7 +67,9 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Summarised(msgspec.Struct, frozen=True):
-    """The outcome of one run. ``raw``: the answer as it came; tokens as the provider counted them, 0 where none was asked."""
+    """The outcome of one run. ``raw``: the answer as it came; tokens as the provider counted them, 0 where none was
+    asked.
+    """
 
     summaries: tuple[Summary, ...]
     raw: str

@@ -15,15 +15,18 @@ QUOTED = 110
 """A command is quoted up to this many characters."""
 _LONGEST = 6_000
 
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1([^\n]*)\n.*?(?:^[ \t]*\2[ \t]*$|\Z)", re.S | re.M)
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1([^\n]*)\n.*?(?:^[ \t]*\2[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(
     r"[ \t]*(?:(\\\n)|(\n|&&|\|\||;|\||&(?![>\d]))|(\d?>>?(?:&\d)?|&>>?|<)"
     r"|((?:[^\s\"'\\;&|<>]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*')+)|(.))",
-    re.S,
+    re.DOTALL,
 )
 _WRITTEN = re.compile(r"\bcat\s*>+\s*\S+\s*<<\w+\s*?(?:\n|&&|;|\Z)\s*|\bcat\s*<<\w+\s*?>+\s*\S+\s*(?:\n|&&|;|\Z)\s*")
 _MESSAGE = re.compile(r"[\"']?\$\(\s*cat\s*<<\w+\s*\)[\"']?")
-_NOISE = re.compile(r"\s*(?:2>&1|[12&]?>\s*/dev/null|\|\s*(?:tail|head)\b(?:\s+-\S+)*(?:\s+\d+)?(?=\s*(?:$|[|;&])))")
+_NOISE = re.compile(
+    r"[ \t]{0,4}(?:2>&1|[12&]?>\s*/dev/null"
+    r"|\|\s*(?:tail|head)\b(?:\s+-\S+)*(?:\s+\d+)?(?=\s*(?:$|[|;&])))"
+)
 _CD = re.compile(r"\s*cd\s+(?:\"[^\"]*\"|'[^']*'|[^\s;&|]+)\s*(?:&&|;|\n)\s*")
 _ASSIGN = re.compile(r"[A-Za-z_]\w*=")
 _PATH = re.compile(r"[\w.@~+,:/\\-]*[\w+-]\.[A-Za-z]\w{0,9}\Z|[\w.@~+-]*/[\w.@~+,/-]*[\w-]\Z")
@@ -36,7 +39,8 @@ _SCRIPTED = frozenset("sed awk grep egrep fgrep rg jq perl ag".split())
 """Their first bare word is a pattern or program, not a file."""
 _WRITE = frozenset("tee touch rm mv cp patch truncate ln".split())
 _SUBCOMMANDS = frozenset(
-    "git npm npx pnpm yarn bun go cargo mise docker kubectl make uv pip pip3 gh poetry dotnet gradle mvn bazel terraform".split()
+    "git npm npx pnpm yarn bun go cargo mise docker kubectl make uv pip pip3 gh poetry dotnet gradle mvn bazel "
+    "terraform".split()
 )
 
 
@@ -48,7 +52,8 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Shell(msgspec.Struct, frozen=True):
-    """``quote``: the command on one line without heredoc bodies; ``program``: what it runs, as ``git commit``; its files.
+    """``quote``: the command on one line without heredoc bodies; ``program``: what it runs, as ``git commit``; its
+    files.
 
     ``folder``: the absolute folder it changes to first, or ``""``.
     """
@@ -65,8 +70,8 @@ def parse(command: str) -> Shell:
     files: dict[str, bool] = {}
     programs: list[str] = []
     where = folder = ""
-    for words, targets in _simple(bare):
-        words = _unwrapped(words)
+    for given, targets in _simple(bare):
+        words = _unwrapped(given)
         for target in targets:
             _add(files, where, target, True)
         if not words:

@@ -1,4 +1,6 @@
-"""Where a stretch falls into compartments: at what a person asks, never inside a call and its result (``history.md`` 5.5)."""
+"""Where a stretch falls into compartments: at what a person asks, never inside a call and its result (``history.md``
+5.5).
+"""
 
 from __future__ import annotations
 

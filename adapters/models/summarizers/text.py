@@ -13,32 +13,37 @@ SCANNED = 24_000
 _PASTED = 14
 """A message of more lines than this holds pasted matter: of it only its head and the lines that bind are kept."""
 
-_FENCE = re.compile(r"```.*?(?:```|\Z)", re.S)
-_REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.S)
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _SPACE = re.compile(r"\s+")
 _SENTENCE = re.compile(r"(?<=[.!?])[)\"'`*]*\s+(?=[\"'`(*\[]?[A-Z0-9`])")
 _HOST = re.compile(
-    r"\s*(?:<(?:local-command|command-(?:name|message|args)|bash-(?:input|stdout|stderr)|user-prompt-submit-hook|task-notification)"
+    r"\s*(?:<(?:local-command|command-(?:name|message|args)|bash-(?:input|stdout|stderr)"
+    r"|user-prompt-submit-hook|task-notification)"
     r"|Caveat: The messages below|\[Request interrupted by user|Base directory for this skill:"
     r"|This session is being continued from a previous)"
 )
-_SAID = re.compile(r"(?:the user said|user (?:feedback|comment|reason)):\s*", re.I)
-_NUMBERED = re.compile(r"\d{1,2}[.)] +")
+_SAID = re.compile(r"(?:the user said|user (?:feedback|comment|reason)):\s*", re.IGNORECASE)
+_NUMBERED = re.compile(r"\A\d{1,2}[.)] +")
 _TAG = re.compile(r"</?[A-Za-z][\w-]*>\Z")
 _PASTE_LINE = re.compile(
-    r"[+\-|@#>]|\d{4}-\d\d-\d\d[ T]|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d"
+    r"[+|>]|-(?! )|@@ |#+ |\d{4}-\d\d-\d\d[ T]"
+    r"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d"
     r"|[{}\[\]<]|at [\w.$<>]+ ?\(|File \"|\$ |❯|⏺|⎿|\w+:\d+:"
 )
 _BINDING = re.compile(
-    r"\b(?:must|never|always|do(?:es)?n['’]?t|do not|not be|only|should(?:n['’]?t)?|instead|keep|prefere?|without|make sure"
-    r"|ensure|at (?:least|most)|no more than|needs? to|ha(?:ve|s) to|rather|avoid|leave|no longer|stop|won['’]?t|can['’]?t|cannot"
+    r"\b(?:must|never|always|do(?:es)?n['’]?t|do not|not be|only|should(?:n['’]?t)?|instead|keep|prefere?"
+    r"|without|make sure"
+    r"|ensure|at (?:least|most)|no more than|needs? to|ha(?:ve|s) to|rather|avoid|leave|no longer|stop"
+    r"|won['’]?t|can['’]?t|cannot"
     r"|required?|use|from now on)\b",
-    re.I,
+    re.IGNORECASE,
 )
 _ASSENT = frozenset(
-    "yes yeah yep yup y ok okay k sure go ahead on continue proceed do it that this please thanks thank you great good perfect "
-    "nice cool fine right correct exactly done no nope nah hm hmm ah lol and now next again it's looks lgtm sounds the".split()
+    "yes yeah yep yup y ok okay k sure go ahead on continue proceed do it that this please thanks thank you great good "
+    "perfect nice cool fine right correct exactly done no nope nah hm hmm ah lol and now next again it's looks lgtm "
+    "sounds the".split()
 )
 
 
@@ -50,7 +55,9 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` on one line: control characters and runs of white space become one space, lone surrogates ``?``."""
+    """Return ``text`` on one line: control characters and runs of white space become one space, lone surrogates
+    ``?``.
+    """
     flat = _SPACE.sub(" ", _CONTROL.sub(" ", text)).strip()
     return flat if flat.isascii() else flat.encode("utf-8", "replace").decode()
 
@@ -72,9 +79,11 @@ def ends(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences and list items of a text in prose, each on one line; code blocks and headings are left out."""
+    """Return the sentences and list items of a text in prose, each on one line; code blocks and headings are left
+    out.
+    """
     out: list[str] = []
-    for line in _FENCE.sub("\n", ends(text)).splitlines():
+    for line in _FENCE.sub("\n", ends(text)).replace("**", "").splitlines():
         bare = _NUMBERED.sub("", line.strip().lstrip("-+•>").removeprefix("* ").strip())
         if not bare or bare.startswith(("#", "|", "```")):
             continue
@@ -93,8 +102,8 @@ def said_in(output: str) -> str:
 def person(text: str) -> list[Line]:
     """Return what a person said, word for word on single lines: requests first in order, pasted matter left out.
 
-    Text a host put into a user's message (reminders, command output, skill pages) is nobody's word. Assent and courtesy alone
-    ("yes, go ahead") is left out too: it says nothing later.
+    Text a host put into a user's message (reminders, command output, skill pages) is nobody's word. Assent and
+    courtesy alone ("yes, go ahead") is left out too: it says nothing later.
     """
     text = ends(text)
     if "<system-reminder>" in text:
@@ -105,9 +114,9 @@ def person(text: str) -> list[Line]:
     rows = [row for row in rows if row and not _TAG.match(row)]
     pasted = len(rows) > _PASTED
     out: list[Line] = []
-    for number, row in enumerate(rows):
+    for row in rows:
         bare = row.lstrip("-*•").strip() if row[:2] in ("- ", "* ", "• ") else row
-        if number and _PASTE_LINE.match(bare):
+        if len(rows) > 1 and _PASTE_LINE.match(bare):
             continue
         flat = one_line(bare)
         pieces = [flat] if len(flat) <= LINE else [clip(s, LINE) for s in _SENTENCE.split(flat)]

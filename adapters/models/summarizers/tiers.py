@@ -38,7 +38,9 @@ def tiers(found: Digest, title: str, budget: int, count: Count) -> tuple[str, st
     """
     first = fit(_full(found, title), budget, count) or clip(title, 8) or "…"
     out = [first]
-    for items, cap, floor in zip((_canonical(found, title), _outcome(found, title), _anchor(found)), _CAPS, _FLOORS, strict=True):
+    for items, cap, floor in zip(
+        (_canonical(found, title), _outcome(found, title), _anchor(found)), _CAPS, _FLOORS, strict=True
+    ):
         above = count(out[-1])
         out.append(fit(items, min(above - 1, max(above * _SHRINK[0] // _SHRINK[1], floor), cap), count))
     return out[0], out[1], out[2], out[3]
@@ -161,7 +163,11 @@ def written(items: Iterable[Item]) -> str:
         elif section == "root":
             out.append(f"Root: {texts[0]}")
         elif section in _LISTED:
-            out += [f"{_LISTED[section]}: {texts[0]}"] if len(texts) == 1 else [f"{_LISTED[section]}:", *(f"- {t}" for t in texts)]
+            out += (
+                [f"{_LISTED[section]}: {texts[0]}"]
+                if len(texts) == 1
+                else [f"{_LISTED[section]}:", *(f"- {t}" for t in texts)]
+            )
         else:
             shown = grouped(texts) if section in ("edited", "read") else texts
             out.append(f"{_INLINE[section]}: {'; '.join(shown)}")

@@ -15,23 +15,55 @@ from .shell import File
 from .text import clip, one_line
 
 _COMMAND = ("command", "cmd", "script", "commands")
-_PATHS = ("file_path", "filePath", "path", "filename", "file", "notebook_path", "target_file", "relative_path", "uri", "paths", "files")
-_CHANGES = frozenset(
-    "old_string oldString oldText old_str new_string newString newText new_str new_source edits content contents file_text insert_text "
-    "insert_line diff patch replacement code_edit".split()
+_PATHS = (
+    "file_path",
+    "filePath",
+    "path",
+    "filename",
+    "file",
+    "notebook_path",
+    "target_file",
+    "relative_path",
+    "uri",
+    "paths",
+    "files",
 )
-_SHELL_NAME = re.compile(r"(?:^|[_.\b])(?:bash|shell|sh|zsh|terminal|exec|execute|run|command|powershell|local_shell)", re.I)
-_EDIT_NAME = re.compile(r"edit|write|replace|patch|create_file|insert|update_file|delete_file|rename|move_file|remove_file", re.I)
-_READ_NAME = re.compile(r"read|view|open|cat|fetch|get|grep|glob|search|find|list|ls\b", re.I)
-_SEARCH_NAME = re.compile(r"grep|glob|search|find|list|\bls\b", re.I)
-_PATCH_FILE = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |\+\+\+ b/)(\S[^\n\t]{0,300})$", re.M)
-_TELLING = ("description", "filePath", "path", "pattern", "query", "symbol", "module", "action", "url", "skill", "subject", "name")
+_CHANGES = frozenset(
+    "old_string oldString oldText old_str new_string newString newText new_str new_source edits content contents "
+    "file_text insert_text insert_line diff patch replacement code_edit".split()
+)
+_SHELL_NAME = re.compile(
+    r"(?:^|[_.-])(?:bash|shell|sh|zsh|terminal|exec|execute|run|command|powershell|local_shell)", re.IGNORECASE
+)
+_EDIT_NAME = re.compile(
+    r"edit|write|replace|patch|create_file|insert|update_file|delete_file|rename|move_file|remove_file", re.IGNORECASE
+)
+_READ_NAME = re.compile(r"read|view|open|cat|fetch|get|grep|glob|search|find|list|ls\b", re.IGNORECASE)
+_SEARCH_NAME = re.compile(r"grep|glob|search|find|list|\bls\b", re.IGNORECASE)
+_PATCH_FILE = re.compile(
+    r"^(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |\+\+\+ b/)(\S[^\n\t]{0,300})$", re.MULTILINE
+)
+_TELLING = (
+    "description",
+    "filePath",
+    "path",
+    "pattern",
+    "query",
+    "symbol",
+    "module",
+    "action",
+    "url",
+    "skill",
+    "subject",
+    "name",
+)
 """The arguments a call of an unknown tool is told by, first present first (``history.md`` 5.3)."""
 _OURS = "ctx_"
 
 
 class Act(msgspec.Struct, frozen=True):
-    """``quote``: the call as a person would tell it; ``program``: what its kind is called; ``shell``: it ran a command.
+    """``quote``: the call as a person would tell it; ``program``: what its kind is called; ``ran``: a command in a
+    shell.
 
     ``looks``: it only reads or searches; ``own``: a tool of foldlog itself, which is no part of what happened.
     """
@@ -39,7 +71,7 @@ class Act(msgspec.Struct, frozen=True):
     quote: str
     program: str
     files: tuple[File, ...]
-    shell: bool = False
+    ran: bool = False
     looks: bool = False
     own: bool = False
     folder: str = ""
@@ -55,7 +87,13 @@ def act(call: ToolCall) -> Act:
     command = _command(given)
     if command and (_SHELL_NAME.search(plain) or not any(key in given for key in _PATHS)):
         seen = shell.parse(command)
-        return Act(one_line(seen.quote) or name, one_line(seen.program) or name, _patched(command) or seen.files, shell=True, folder=seen.folder)
+        return Act(
+            one_line(seen.quote) or name,
+            one_line(seen.program) or name,
+            (*_patched(command), *seen.files),
+            ran=True,
+            folder=seen.folder,
+        )
     files = tuple(_files(plain, given))
     looks = not any(file.written for file in files) and _READ_NAME.search(plain) is not None
     return Act(_told(name, given), name, files, looks=looks)

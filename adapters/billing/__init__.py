@@ -1,0 +1,1 @@
+"""What sessions cost: a simulated prompt cache, one bill for every arm, baselines, a report (``specs/billing.md``)."""
