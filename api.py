@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -238,7 +237,9 @@ class Session:
             options = msgspec.structs.replace(self.core.options, session=id)
             stream = session_stream(options.harness, id)
             if self.core.log.head(stream) is not None:
-                raise InputError("a session of that name is there already; a fork needs a new one", value=id, where="id")
+                raise InputError(
+                    "a session of that name is there already; a fork needs a new one", value=id, where="id"
+                )
             self.core.open()  # a session that was never used can be forked too
             hot = self.core.hot()
             m = hot.state.end() if at is None else engine.handle(hot.state, at, "at")
@@ -514,7 +515,9 @@ def _count(name: str, value: Any) -> int:
     if value is None:
         return -1
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
-        raise InputError("a token count must be a whole number, 0 or more; leave it out if it is not known", value=value, where=name)
+        raise InputError(
+            "a token count must be a whole number, 0 or more; leave it out if it is not known", value=value, where=name
+        )
     return value
 
 
@@ -522,7 +525,9 @@ def _limit(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
-        raise OptionError("a limit must be a whole number of tokens; 0 or None if it is not known", value=value, where=name)
+        raise OptionError(
+            "a limit must be a whole number of tokens; 0 or None if it is not known", value=value, where=name
+        )
     return value
 
 

@@ -308,7 +308,8 @@ class Core:
         outcome = plan.outcome
         if isinstance(outcome, ev.PassRefused):
             raise Refused(outcome.message, code=outcome.code, where=self.stream)
-        if not isinstance(outcome, ev.PassDeferred) or outcome.arrivals:
+        # pressure alone is nothing new: a held pass that is asked for again is not one more of its row (PROP-4)
+        if not isinstance(outcome, ev.PassDeferred | ev.ConversationRebuilt) or outcome.arrivals:
             return None
         if self._last is None or self._last.version != hot.state.version:
             stored = next(iter(self.log.read(self.stream, hot.state.version - 1)))
@@ -316,7 +317,8 @@ class Core:
                 return None
             self._last = Produced(stored.event, stored.version, ())
         # a side request repeats only itself, and the head's request only the head's
-        if getattr(self._last.event, "side", None) != outcome.side or (outcome.divergence and not outcome.side):
+        side = getattr(outcome, "side", None)
+        if getattr(self._last.event, "side", None) != side or (outcome.divergence and not side):
             return None
         return self._last
 

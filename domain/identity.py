@@ -16,6 +16,8 @@ from .errors import MessageError
 from .session import State, children
 from .transcript import Call, Message, Result
 
+EVENT_WEIGHT = 500_000
+"""About how many bytes of messages one event holds; a longer array takes several (an event may have 1 MiB)."""
 SHIFT = 64
 """How far a removed or inserted stretch is looked for before the path counts as another branch."""
 
@@ -45,6 +47,10 @@ class Scene(msgspec.Struct, frozen=True):
 
     state: State
     seen: Observation
+    places: dict[int, int] = {}
+
+    def __post_init__(self) -> None:
+        self.places.update({m: self.seen.keep + j for j, m in enumerate(self.seen.tail)})
 
     def message(self, m: int) -> Message:
         """Return what the host last sent as message ``m``."""
@@ -69,11 +75,11 @@ class Scene(msgspec.Struct, frozen=True):
         found = self.state.pos.get(m, -1)
         if 0 <= found < self.seen.keep:
             return found
-        return self.seen.keep + self.seen.tail.index(m) if m in self.seen.tail else -1
+        return self.places.get(m, -1)
 
     def unshown(self) -> list[tuple[int, int]]:
         """Return (ordinal, first part) of all on the path that no request held in its present form, in path order."""
-        waiting = {m: first for m, first in self.state.unshown.items()}
+        waiting = dict(self.state.unshown)
         for m, (first, _) in self.seen.revised.items():
             waiting[m] = min(first, waiting.get(m, first))
         for m in range(len(self.state.nodes) + 1, len(self.state.nodes) + len(self.seen.new) + 1):
@@ -94,6 +100,13 @@ def align(
     ``leading(m, j)`` counts the leading parts of equal content that node ``m`` and ``rest[j]`` have. Raises ``MessageError`` where one host id stands twice.
     """
     _unique(state, rest, keep)
+    seen = _align(state, keep, rest, leading, at)
+    return msgspec.structs.replace(seen, events=_split(state, seen.events))
+
+
+def _align(
+    state: State, keep: int, rest: Sequence[Message], leading: Callable[[int, int], int], at: int
+) -> Observation:
     path = state.path
     if keep == len(path):
         return _append(state, keep, rest, at)
@@ -121,7 +134,8 @@ def edit(
     events: list[ev.Event] = [ev.PartsRevised(at, "", m, first, message) for m, first, message in revised]
     places = [(state.pos[m], first) for m, first, _ in revised] + [(state.pos[m], 0) for m in retracted]
     touched, part = min(places, default=(len(state.path), 0))
-    keep, tail = len(state.path), ()
+    keep = len(state.path)
+    tail: tuple[int, ...] = ()
     if retracted:
         gone = set(retracted)
         keep = min(state.pos[m] for m in retracted)
@@ -133,8 +147,35 @@ def edit(
         events.append(ev.MessagesObserved(at, "", end, tuple(new)))
     cause = "removed" if retracted else "revised" if revised else ""
     return Observation(
-        tuple(events), keep, tail + numbers, tuple(new), {m: (f, msg) for m, f, msg in revised}, touched, part, cause
+        _split(state, events),
+        keep,
+        tail + numbers,
+        tuple(new),
+        {m: (f, msg) for m, f, msg in revised},
+        touched,
+        part,
+        cause,
     )
+
+
+def _split(state: State, events: Sequence[ev.Event]) -> tuple[ev.Event, ...]:
+    """Return the events with long stretches of messages told in several, none over the limit of an event."""
+    found: list[ev.Event] = []
+    ahead = len(state.nodes)
+    for event in events:
+        if not isinstance(event, ev.MessagesObserved):
+            found.append(event)
+            continue
+        after, stretch, weight = event.after, [], 0
+        for message in event.messages:
+            own = 150 + 100 * len(message.parts)
+            if stretch and weight + own > EVENT_WEIGHT:
+                found.append(msgspec.structs.replace(event, after=after, messages=tuple(stretch)))
+                after, stretch, weight = ahead, [], 0
+            stretch.append(message)
+            weight, ahead = weight + own, ahead + 1
+        found.append(msgspec.structs.replace(event, after=after, messages=tuple(stretch)))
+    return tuple(found)
 
 
 def _append(state: State, keep: int, rest: Sequence[Message], at: int) -> Observation:
@@ -167,9 +208,7 @@ def _in_place(
     return changed
 
 
-def _revise(
-    state: State, keep: int, rest: Sequence[Message], changed: dict[int, int], at: int
-) -> Observation:
+def _revise(state: State, keep: int, rest: Sequence[Message], changed: dict[int, int], at: int) -> Observation:
     old = state.path[keep:]
     events: list[ev.Event] = []
     revised: dict[int, tuple[int, Message]] = {}
@@ -261,7 +300,9 @@ def _by_id(
     trailing = [m for m in tail if m > ahead] == tail[len(old) :] and not moved
     if not trailing:
         events.append(ev.HeadMoved(at, "", keep, ranges(tuple(tail)), "removed"))
-    same = next((j for j, (a, b) in enumerate(zip(old, tail, strict=False)) if a != b or b in revised), min(len(old), len(tail)))
+    same = next(
+        (j for j, (a, b) in enumerate(zip(old, tail, strict=False)) if a != b or b in revised), min(len(old), len(tail))
+    )
     first = revised[tail[same]][0] if same < len(tail) and tail[same] in revised else 0
     return Observation(
         tuple(events), keep, tuple(tail), tuple(new), revised, keep + same, first, "removed" if moved else "revised"
@@ -300,7 +341,9 @@ def _branch(state: State, keep: int, rest: Sequence[Message], at: int) -> Observ
     events.append(ev.HeadMoved(at, "", keep, ranges(tail), "branch" if passed else "rewind"))
     base = (state.tips[tail[passed[-1]]], keep + passed[-1] + 1) if passed else None
     touched = base[1] if base else keep
-    return Observation(tuple(events), keep, tail, new, touched=touched, cause="branch" if passed else "rewind", base=base)
+    return Observation(
+        tuple(events), keep, tail, new, touched=touched, cause="branch" if passed else "rewind", base=base
+    )
 
 
 def ranges(ordinals: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
@@ -318,4 +361,3 @@ def _unique(state: State, rest: Sequence[Message], keep: int) -> None:
         if message.host_id and (message.host_id in seen or earlier):
             raise MessageError("two messages carry the same id", value=message.host_id, where=f"messages[{keep + j}]")
         seen.add(message.host_id)
-

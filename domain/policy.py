@@ -64,11 +64,21 @@ def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
     if isinstance(given, Policy):
         return given
     try:
-        return Policy.model_validate({} if given is None else msgspec.json.decode(given) if isinstance(given, bytes) else given)
+        made = Policy.model_validate(
+            {} if given is None else msgspec.json.decode(given) if isinstance(given, bytes) else given
+        )
+        made.canonical()
+        return made
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(piece) for piece in first["loc"]) or "policy"
-        raise OptionError(f"the setting {name!r} cannot be used: {first['msg']}", value=first.get("input"), where=name) from None
+        raise OptionError(
+            f"the setting {name!r} cannot be used: {first['msg']}", value=first.get("input"), where=name
+        ) from None
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"a setting holds text that is not Unicode: {error.reason}", value=error.object, where="policy"
+        ) from None
     except msgspec.DecodeError as error:
         raise OptionError(f"the policy is not JSON: {error}", value=given) from None
 

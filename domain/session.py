@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from . import events as ev
+from .edits import Arrival
 from .errors import LawBroken
 from .transcript import Call, Message, Result, Text
 from .window import LEARNT
@@ -244,8 +245,10 @@ def _observed(state: State, event: ev.MessagesObserved) -> None:
             state.pos[m] = len(state.path)
             state.path.append(m)
         parent = m
-    if extends and state.overflow is not None and any(message.role == "assistant" for message in event.messages):
-        if state.last is not None and state.last.number > state.overflow.number:
+    if extends and state.last is not None and any(message.role == "assistant" for message in event.messages):
+        # answered, with usage unknown (convention 19): kept, or the next pass would not know and fold for idleness
+        state.response_now = max(state.response_now, state.last.now)
+        if state.overflow is not None and state.last.number > state.overflow.number:
             state.overflow = None  # the model answered a later request (convention 19)
 
 
@@ -297,7 +300,9 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
     _set_path(state, event.keep, then)
-    tip = next((index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1)
+    tip = next(
+        (index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1
+    )
     if tip >= 0 and event.cause == "branch":
         state.base, state.base_len = state.tips[state.path[tip]], tip + 1
         state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
@@ -383,7 +388,7 @@ def _nothing(state: State, event: Any) -> None:
     """Facts kept for people and later lanes; no decision of this version reads them."""
 
 
-def _arrive(state: State, arrivals: tuple[ev.Arrival, ...]) -> None:
+def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
     for arrival in arrivals:
         node = state.node(arrival.m)
         for offset, number in enumerate(arrival.tags):
@@ -460,7 +465,12 @@ def _passed(state: State, event: ev.Pass) -> None:
             state.fold.head_tokens = event.head_tokens
     if isinstance(event, ev.BaselineFolded):
         state.fold = Fold(
-            event.number, state.seen, state.model, state.system_hash, state.tools_names, event.guidance,
+            event.number,
+            state.seen,
+            state.model,
+            state.system_hash,
+            state.tools_names,
+            event.guidance,
             event.head_tokens,
         )
         state.wire = event.wire

@@ -70,7 +70,7 @@ class _Auditor(msgspec.Struct):
     found: list[Difference]
     checked: set[int]
     passes: int = 0
-    bytes: int = 0
+    size: int = 0
     divergences: int = 0
 
     def text(self, digest: bytes) -> bytes:
@@ -106,10 +106,13 @@ class _Auditor(msgspec.Struct):
         digest = form.chain(form.GENESIS(view.codec), request.prefix_blocks(view, self.text))
         for entry in entries:
             digest = form.chain(digest, entry.digests)
-            self.bytes += sum(map(len, entry.json))
+            self.size += sum(map(len, entry.json))
         if digest != event.digest:
             self._differ(
-                "digest", version, event, f"the request renders to {digest.hex()[:16]}, stored is {event.digest.hex()[:16]}"
+                "digest",
+                version,
+                event,
+                f"the request renders to {digest.hex()[:16]}, stored is {event.digest.hex()[:16]}",
             )
         now = _Request(entries, prefix)
         if base is not None:
@@ -148,7 +151,9 @@ class _Auditor(msgspec.Struct):
             self.divergences += 1
             limit = divergence.index
             if not self._confirmed(divergence, base, now):
-                self._differ("divergence", version, event, "the host's messages do not differ where the event says they do")
+                self._differ(
+                    "divergence", version, event, "the host's messages do not differ where the event says they do"
+                )
         if isinstance(event, ev.ConversationRebuilt | ev.HistoryRefreshed):
             limit = min(limit, event.decision.reach)
         if isinstance(event, ev.BaselineFolded):
@@ -187,7 +192,9 @@ class _Auditor(msgspec.Struct):
         index = divergence.index
         if not base.whole and index >= len(old):
             return True  # what stood there was never the parent's to keep: its own last request was cut before the fork
-        return old[:index] == new[:index] and index < len(old) and old[index] != (new[index] if index < len(new) else None)
+        return (
+            old[:index] == new[:index] and index < len(old) and old[index] != (new[index] if index < len(new) else None)
+        )
 
     def _differ(self, kind: str, version: int, event: ev.Pass, message: str, m: int = 0, byte: int = -1) -> None:
         self.found.append(Difference(kind, version, event.number, message, m, byte))
@@ -210,4 +217,4 @@ def audit(source: Source, stream: str, progress: Callable[[int], None] | None = 
     except FoldlogError as error:
         at = error.version if isinstance(error, StoreDamaged) and error.version else version
         auditor.found.append(Difference(error.code.lower(), at, folded.state.passes, str(error)))
-    return Audit(stream, version, auditor.passes, auditor.bytes, auditor.divergences, tuple(auditor.found))
+    return Audit(stream, version, auditor.passes, auditor.size, auditor.divergences, tuple(auditor.found))

@@ -17,7 +17,7 @@ from ..domain.identity import Observation
 from ..domain.policy import make_policy
 from ..domain.session import PARTS_LIMIT, State
 from .wire import CURRENT, wire
-from .wire.v1 import Incoming
+from .wire.contract import Incoming
 
 MESSAGE_LIMIT = 32 * 1024 * 1024
 
@@ -49,7 +49,9 @@ class Reader(msgspec.Struct, frozen=True):
         try:
             given = list(messages)
         except TypeError:
-            raise InputError("messages must be a list of dicts or JSON bytes", value=messages, where="messages") from None
+            raise InputError(
+                "messages must be a list of dicts or JSON bytes", value=messages, where="messages"
+            ) from None
         return [self.raw(message, f"messages[{index}]") for index, message in enumerate(given)]
 
     def raw(self, message: Any, where: str) -> bytes:
@@ -69,7 +71,7 @@ class Reader(msgspec.Struct, frozen=True):
 
     def read(self, codec: str, raw: bytes, index: int) -> Incoming:
         """Return the neutral form of one raw message. Raises ``MessageError``."""
-        incoming: Incoming = wire(CURRENT).read(codec, raw, self.count, f"messages[{index}]")
+        incoming = wire(CURRENT).read(codec, raw, self.count, f"messages[{index}]")
         if len(incoming.message.parts) >= PARTS_LIMIT:
             raise TooLarge(f"a message may have {PARTS_LIMIT - 1:,} parts", value=len(incoming.message.parts))
         return incoming
@@ -81,7 +83,7 @@ class Reader(msgspec.Struct, frozen=True):
 
     def idents(self, codec: str, raw: bytes) -> tuple[bytes, ...]:
         """Return the identity of each part of a raw message."""
-        return wire(CURRENT).part_idents(codec, raw)  # type: ignore[no-any-return]  # the wire is a module by version
+        return wire(CURRENT).part_idents(codec, raw)
 
 
 def _uncounted(_: str) -> int:
@@ -93,7 +95,7 @@ def encode(value: Any, where: str) -> bytes:
     if isinstance(value, bytes):
         return value
     try:
-        return wire(CURRENT).encode(value)  # type: ignore[no-any-return]  # the wire is a module by version
+        return wire(CURRENT).encode(value)
     except MessageError as error:
         raise MessageError(error.message, value=error.value, where=(where + error.where).rstrip(".")) from None
 

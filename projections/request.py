@@ -92,9 +92,7 @@ def prefix_digest(view: View, text: Text) -> bytes:
     return form.chain(form.GENESIS(view.codec), prefix_blocks(view, text))
 
 
-def render(
-    view: View, raw: bytes, slots: MessageSlots, inserts: Sequence[Insert], text: Text
-) -> tuple[bytes, ...]:
+def render(view: View, raw: bytes, slots: MessageSlots, inserts: Sequence[Insert], text: Text) -> tuple[bytes, ...]:
     """Return the wire messages one message of the host becomes."""
     form = wire(view.wire)
     own = form.render(view.codec, raw, slots, text)

@@ -90,9 +90,11 @@ def preview(view: View, event: ev.Pass, resets: dict[int, int], place: dict[int,
     for arrival in event.arrivals:
         _arrive(view, change, arrival)
     for insert in event.inserts:
-        if type(event) is ev.PassDeferred and insert.m not in change.shown:
-            raise LawBroken("an insert before the last part a request held", value=insert.m, where=f"pass {event.number}")
-    if type(event) is not ev.PassDeferred:
+        if isinstance(event, ev.PassDeferred) and insert.m not in change.shown:
+            raise LawBroken(
+                "an insert before the last part a request held", value=insert.m, where=f"pass {event.number}"
+            )
+    if not isinstance(event, ev.PassDeferred):
         _rebuild(view, change, event, place)
     return change
 
@@ -125,12 +127,12 @@ def take(view: View, event: ev.Pass, change: Change) -> None:
     for insert in event.inserts:
         view.inserts[insert.m] = (*view.inserts.get(insert.m, ()), insert)
     view.passes = event.number
-    if type(event) is ev.PassDeferred:
+    if isinstance(event, ev.PassDeferred):
         return
     view.hidden.clear()
-    if type(event) is not ev.ConversationRebuilt:
+    if not isinstance(event, ev.ConversationRebuilt):
         view.m1, view.cut = event.m1, event.cut
-    if type(event) is ev.BaselineFolded:
+    if isinstance(event, ev.BaselineFolded):
         view.m0, view.guidance, view.wire = event.m0, event.guidance, event.wire
 
 

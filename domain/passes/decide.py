@@ -76,9 +76,7 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     tagged = tagger.tag(scene)
     now = max(state.seen, given.now)
     answered = any(message.role == "assistant" for message in given.seen.new)
-    gauge = schedule.gauge(
-        state, given.model, given.context_limit, given.output_limit, given.policy, tagged.tokens
-    )
+    gauge = schedule.gauge(state, given.model, given.context_limit, given.output_limit, given.policy, tagged.tokens)
     side = given.seen.side
     due = "defer" if side else schedule.schedule(state, gauge, now, answered)
     managed = gauge.settings.compaction
@@ -126,9 +124,7 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     return Decided(tuple(events), texts if refused is None else tagged.texts)
 
 
-def _landing(
-    drops: tuple[drain.Drop, ...], allowed: permission.Permission, *, wanted: bool
-) -> tuple[drain.Drop, ...]:
+def _landing(drops: tuple[drain.Drop, ...], allowed: permission.Permission, *, wanted: bool) -> tuple[drain.Drop, ...]:
     """Return the drops that land: all within reach, or none where the rebuild would not make the request smaller.
 
     ``wanted``: the prefix is lost anyway, or a person asked; then even what frees nothing leaves the queue.
@@ -139,9 +135,7 @@ def _landing(
     return within if wanted or any(drop.frees > 0 for drop in within) else ()
 
 
-def _fold_reasons(
-    scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool
-) -> tuple[str, ...]:
+def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool) -> tuple[str, ...]:
     found = triggers.fold_reasons(
         scene,
         model=given.model,
@@ -190,9 +184,7 @@ def _region(given: Given, name: str) -> bytes:
     return next(event.body for event in given.events if isinstance(event, kind))
 
 
-def _price(
-    scene: Scene, given: Given, gauge: schedule.Pressure, drops: tuple[drain.Drop, ...]
-) -> ev.Price | None:
+def _price(scene: Scene, given: Given, gauge: schedule.Pressure, drops: tuple[drain.Drop, ...]) -> ev.Price | None:
     """Return what landing ``drops`` would cost: all behind the first change is written again, but what is dropped."""
     if not drops:
         return None
@@ -322,4 +314,3 @@ def _landed(landing: tuple[drain.Drop, ...]) -> dict[str, Any]:
         "edits": tuple(edit for drop in landing for edit in drop.edits),
         "landed": tuple((drop.tag, drop.mode) for drop in landing),
     }
-

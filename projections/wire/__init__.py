@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 from importlib.resources import files
-from types import ModuleType
-
 from ...domain.errors import StoreNewer
 from . import v1
+from .contract import Wire
 
 CURRENT = 1
 
@@ -16,10 +15,10 @@ RELEASED: dict[int, str] = {
 }
 """SHA-256 of each version's source (``code_digest``), fixed at its release; a test holds them together."""
 
-_VERSIONS: dict[int, ModuleType] = {1: v1}
+_VERSIONS: dict[int, Wire] = {1: v1}
 
 
-def wire(version: int) -> ModuleType:
+def wire(version: int) -> Wire:
     """Return the module of a wire version. Raises ``StoreNewer`` for one this program does not have."""
     found = _VERSIONS.get(version)
     if found is None:
