@@ -74,6 +74,14 @@ def system(view: View, text: Text) -> bytes:
     return wire(view.wire).with_guidance(view.codec, text(view.system) if view.system else b"", guidance(view, text))
 
 
+def beside(view: View, event: ev.Event) -> View:
+    """Return the view of a pass: of a side request, with its own system and tools."""
+    side = event.side if isinstance(event, ev.PassDeferred) else None
+    if side is None or (side.system, side.tools) == (view.system, view.tools):
+        return view
+    return msgspec.structs.replace(view, system=side.system, tools=side.tools)
+
+
 def prefix_blocks(view: View, text: Text) -> Iterator[Any]:
     """Yield the blocks before the first message of the path: tools, system, m[0], m[1]."""
     form = wire(view.wire)

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from ...api import Engine
-from ...domain.errors import OptionError, UnknownSession
+from ...domain.errors import OptionError, StoreDamaged, UnknownSession
 from ...domain.streams import escape
 from ...projections.audit import Audit
 from ...projections.audit import audit as audit_stream
@@ -44,11 +44,13 @@ def audit(
         if session is not None:
             try:
                 streams = [engine.find(session)]
-            except UnknownSession as unknown:
+            except StoreDamaged as damage:
+                streams = [damage.stream]  # its head: the audit itself will say so
+            except UnknownSession:
                 # a stream that was deleted is unknown too, and that is what an audit is for
                 streams, faults = [], _lost(engine, session, quiet=as_json)
                 if not faults:
-                    raise unknown from None
+                    raise
         else:
             streams = [head.stream for head in engine.log.heads("session/")]
         for stream in streams:

@@ -80,7 +80,9 @@ def policy(settings: Sequence[str]) -> Policy | None:
     try:
         return make_policy(given)
     except OptionError as error:
-        raise OptionError(error.message, value=error.value, where="--set") from None
+        # pydantic names which of a setting's forms it tried last; the setting is what a person gave
+        message = error.message.replace(repr(error.where), repr(error.where.split(".", maxsplit=1)[0]))
+        raise OptionError(message, value=error.value, where="--set") from None
 
 
 def _value(name: str, value: str) -> Any:

@@ -25,7 +25,7 @@ from .terminal import emit, number, plain, progress, say, table, warn
 
 NAMED = 20
 """So many broken lines are named one by one; JSON has them all."""
-DEMO_WINDOW = 150_000
+DEMO_WINDOW = 100_000
 """Small enough that the bundled session feels its edge."""
 
 Window = Annotated[

@@ -25,8 +25,8 @@ from support.rules import rule
 
 KINDS = ("before", "inside", "lost", "evolve", "evolved")
 STORED = {"lost", "evolve", "evolved"}
-EVERY = 5
-"""In a new process, kinds that leave the store as another kind does are tried at every fifth append only."""
+EVERY = 3
+"""In a new process, kinds that leave the store as another kind does are tried at every third append only."""
 
 
 class Crash(Exception):

@@ -258,7 +258,7 @@ def test_drops_ride_a_divergence_the_host_made():
     chat.session.reduce("2-5")
     served = chat.again().messages_json
     changed = user([result("t1", "the host cut this")])
-    request = chat.session.advance(revised=[(5, changed)])
+    request = chat.advance(revised=[(5, changed)])
     assert request.level == "soft+"
     assert request.reasons == ("divergence", "host_revised")
     # messages 1 to 4 lie before it: the first output keeps its bytes and stays queued
@@ -271,7 +271,7 @@ def test_drops_ride_a_divergence_the_host_made():
 def test_a_divergence_with_nothing_behind_it_is_a_defer():
     chat = filled(tools=2, tokens=500)
     chat.session.reduce("2")
-    request = chat.session.advance(revised=[(5, user([result("t1", "the host cut this")]))])
+    request = chat.advance(revised=[(5, user([result("t1", "the host cut this")]))])
     assert (request.level, request.reasons) == ("defer", ("host_revised",))
     assert sorted(chat.state.queue) == [2]
 

@@ -73,7 +73,7 @@ class Machine:
         self.flushed = self.lost = self.reopened = self.interloped = False
         self.totals: list[int] = []
         self.last: foldlog.Request | None = None
-        self.rebuilt_now = 0
+        self.rebuilt_now = self.seen = 0
         self.ticks = 0
         self.conflicts = 0
         self.explained: dict[Any, Any] = {}
@@ -94,7 +94,8 @@ class Machine:
         return f"#{self.uids}"
 
     def _message(self, role: str, parts: list[host.Part]) -> host.Message:
-        return {"uid": self._uid(), "role": role, "parts": parts}
+        uid = self._uid()
+        return {"uid": uid, "role": role, "parts": parts, "id": uid if self.ids else ""}
 
     def session(self, which: int = 0) -> foldlog.Session:
         """Return the session through one of the two processes."""
@@ -109,7 +110,7 @@ class Machine:
 
     def handed(self, messages: list[host.Message], form: int = 0) -> list[Any]:
         """Return what the host hands over. ``form`` picks which messages come in another form of the same content."""
-        return [host.to_host(self.codec, m, (form >> i % 5) & 3 if form else 0, self.ids) for i, m in enumerate(messages)]
+        return [host.to_host(self.codec, m, (form >> i % 5) & 3 if form else 0) for i, m in enumerate(messages)]
 
     def system_now(self) -> Any:
         """Return the system argument of the next pass."""
@@ -237,7 +238,7 @@ class Machine:
         self.edits.append(f"revise {new['uid']}")
         self.now += 10_000
         if door == 1 and self.head is not None and self._current(before):
-            self.passing(lambda: self.session().advance((), [(self._handle(old), self._one(new))], now=self.now / 1000), self.flat())
+            self.passing(lambda: self.session().advance((), [(self._handle(before, old), self._one(new))], now=self.now / 1000), self.flat())
         elif door != 2:
             self.send()
 
@@ -252,7 +253,7 @@ class Machine:
         self.edits.append("remove")
         self.now += 10_000
         if door == 1 and self.head is not None and self._current(before):
-            self.passing(lambda: self.session().advance((), (), [self._handle(m) for m in gone], now=self.now / 1000), self.flat())
+            self.passing(lambda: self.session().advance((), (), [self._handle(before, m) for m in gone], now=self.now / 1000), self.flat())
         elif door != 2:
             self.send()
 
@@ -273,6 +274,7 @@ class Machine:
         rounds = [*rounds, self._round(2, calls, False, 0, 0, 0, 0, False, False)]
         off = len(self.flat(rounds[:-1]))
         expected = self.head is not None and self._current(self.flat()) and len(self.flat()) - off >= 2
+        expected = expected and self.log.before is None
         before = self.hot().state
         kept = (list(before.path), msgspec.msgpack.encode((before.last, before.base, before.usage, before.fold)))
         self.now += 10_000
@@ -314,6 +316,7 @@ class Machine:
             one = [dict(m) for m in self.rounds[keep]]
             for m in one[1:]:
                 m["uid"] = self._uid()
+                m["id"] = m["uid"] if self.ids else ""
                 m["parts"] = [host.result(p["id"], 8, m["uid"]) if p["t"] == "result" else p for p in m["parts"]]
             self.rounds = [*self.rounds[:keep], one]
         else:
@@ -435,7 +438,7 @@ class Machine:
             else:
                 self._intruding(other)
 
-        self.log.before = intruder
+        self.log.before, self.log.whole = intruder, what % 4 == 3
 
     def _intruding(self, other: foldlog.Session) -> None:
         self.interloped = True
@@ -509,16 +512,17 @@ class Machine:
     def _current(self, items: list[host.Message]) -> bool:
         head = self.head
         path = self.hot().state.path
-        return head is not None and len(head.items) == len(items) and head.ms == path and all(map(host.same, head.items, items))
+        # two processes that both hand over the same news by `advance` say it twice; a host that races hands over everything
+        alone = self.log.before is None or not self.log.whole
+        return alone and head is not None and len(head.items) == len(items) and head.ms == path and all(map(host.same, head.items, items))
 
-    def _handle(self, message: host.Message) -> Any:
-        if self.ids:
-            return message["uid"]
+    def _handle(self, before: list[host.Message], message: host.Message) -> Any:
         assert self.head is not None
-        return next(m for m, item in zip(self.head.ms, self.head.items, strict=True) if item["uid"] == message["uid"])
+        place = next(i for i, item in enumerate(before) if item is message)
+        return message["id"] or self.head.ms[place]
 
     def _one(self, message: host.Message) -> Any:
-        return host.to_host(self.codec, message, 0, self.ids)
+        return host.to_host(self.codec, message, 0)
 
     def send(self, form: int = 0, rounds: list[host.Round] | None = None) -> foldlog.Request | None:
         """Hand over the whole array."""

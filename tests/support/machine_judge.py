@@ -26,6 +26,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         return
     assert event.number == machine.passes + 1, f"pass {event.number} after {machine.passes}: something was applied twice"
     machine.passes = event.number
+    machine.seen = max(machine.seen, machine.now)
     state = hot.state
     side = isinstance(event, ev.PassDeferred) and event.side is not None
     now = checks.record(request.built, event, path_of(state, event), items, (machine.system, machine.tools))
@@ -47,7 +48,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     if side:
         return
     if not isinstance(event, ev.PassDeferred):
-        machine.rebuilt_now = max(machine.now, machine.rebuilt_now)
+        machine.rebuilt_now = machine.seen
         machine.reopened = False
         machine.flushed = False
         machine.totals = []
@@ -131,7 +132,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
 
 def _fold_causes(machine: Machine, now: checks.Served) -> None:
     last = next((s for s in reversed(machine.served.values()) if isinstance(s.event, ev.BaselineFolded)), None)
-    waited = machine.now - machine.rebuilt_now
+    waited = machine.seen - machine.rebuilt_now
     for reason in now.event.reasons:
         if reason == "first_render":
             assert last is None, "LAW-4: the first render came twice"

@@ -94,6 +94,11 @@ class Chat:
         self.messages += messages
         return self.again(wait=wait, **given)
 
+    def advance(self, *new: Any, revised: Any = (), retracted: Any = (), wait: float = STEP) -> foldlog.Request:
+        """Tell only what changed; the array this host keeps is not touched."""
+        self.now += wait
+        return self.session.advance(list(new), revised=revised, retracted=retracted, now=self.now)
+
     def turn(self, said: str = "go on", **given: Any) -> foldlog.Request:
         """Take the model's answer, a text, and send what the person says to it."""
         return self.say(assistant("ok"), user(said), **given)
