@@ -567,7 +567,7 @@ def _numbers(tag: Any) -> tuple[int, ...]:
 
 
 def _span(state: State, first: Any, last: Any) -> range:
-    if not isinstance(first, int) or not isinstance(last, int) or not 1 <= first <= last <= len(state.nodes):
+    if type(first) is not int or type(last) is not int or not 1 <= first <= last <= len(state.nodes):
         raise UnknownTag(
             f"the session has messages 1 to {len(state.nodes)}; a range must lie within them", value=f"{first}-{last}"
         )

@@ -275,7 +275,7 @@ def test_a_tool_sent_as_interrupted_that_completes_later():
 def test_a_stretch_taken_from_the_middle_keeps_all_behind_it():
     chat = start()
     for number in range(4):
-        before = chat.turn(f"step {number}")
+        before = chat.say(assistant(f"answer {number}"), user(f"step {number}"))
     removed = chat.messages[5:9]
     del chat.messages[5:9]
     after = chat.turn("after the cut")

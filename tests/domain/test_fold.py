@@ -171,15 +171,14 @@ def test_the_guidance_keeps_its_budget():
 def test_a_new_guidance_waits_for_a_fold_and_causes_none(monkeypatch: pytest.MonkeyPatch):
     chat = Chat()
     first = chat.say(user("start"), system="You are one.")
-    assert guidance.GUIDANCE in str(first.system)
+    assert guidance.GUIDANCE in first.system[0]["text"]
     monkeypatch.setattr(head, "GUIDANCE", "another guidance")
     second = chat.turn(system="You are one.")
     assert second.level == "defer"
     assert second.system == first.system
     chat.session.report_cache_loss("x")
     third = chat.turn()
-    assert "another guidance" in str(third.system)
-    assert guidance.GUIDANCE not in str(third.system)
+    assert third.system[0]["text"] == "You are one.\n\nanother guidance"
     assert chat.engine.replay("chat", 2).system == second.built.system
 
 

@@ -71,12 +71,12 @@ def test_the_floor_moves_only_with_a_rebuild():
     assert chat.session.status().protected_tokens == 1_000
     chat.reopen(policy={"protected_tokens": 9_000})
     assert chat.turn().level == "defer"
-    assert chat.state.floor == 1_000
+    assert chat.session.status().protected_tokens == 1_000
     chat.reopen(policy={"protected_tokens": 9_000}, model="other")
     chat.turn()
     chat.reopen(model="another")
     assert chat.turn().level == "hard"
-    assert chat.state.floor == 9_000
+    assert chat.session.status().protected_tokens == 9_000
 
 
 @pytest.mark.rule("DROP-7")

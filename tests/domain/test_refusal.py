@@ -26,7 +26,7 @@ def refused(chat: Chat, code: str) -> foldlog.Refused:
 def test_a_first_pass_over_the_window_is_refused_until_it_fits():
     """7.4, T50: a long session nothing has managed; it stays flagged."""
     chat = Chat(context_limit=20_000)
-    chat.messages = long(60)
+    chat.messages = long(70)
     assert "20,000" in refused(chat, "UNMANAGED_OVER_WINDOW").message
     assert chat.state.unmanaged
     before = fingerprint(chat.session)
@@ -57,7 +57,7 @@ def test_only_a_tenth_over_the_window_counts(factor: float, sent: bool):
 @pytest.mark.parametrize("options", [{"context_limit": None}, {"mode": "subagent"}, {"policy": {"compaction": False}}])
 def test_no_refusal_without_a_window_for_a_subagent_or_without_compaction(options: dict[str, object]):
     chat = Chat(**{"context_limit": 20_000, **options})
-    chat.messages = long(60)
+    chat.messages = long(70)
     assert chat.again().level == "hard"
 
 
@@ -65,7 +65,7 @@ def test_no_refusal_without_a_window_for_a_subagent_or_without_compaction(option
 def test_a_refused_session_survives_a_restart():
     engine = foldlog.Engine.open("memory:")
     chat = Chat(engine, context_limit=20_000)
-    chat.messages = long(60)
+    chat.messages = long(70)
     refused(chat, "UNMANAGED_OVER_WINDOW")
     chat.session.core._hot = None
     refused(chat, "UNMANAGED_OVER_WINDOW")

@@ -162,10 +162,10 @@ def test_a_fork_goes_on_with_its_parents_numbers():
     request = fork.prepare([*chat.messages[:5], assistant("here I turn"), user("go")], now=chat.now + 5)
     assert request.level == "defer"
     assert request.messages_json[:7] == old.messages_json[:7]
-    assert shown(request) == [1, 3, 10, 11]
+    assert shown(request) == [1, 3, 11, 12]
     assert fork.status().usage_source == "estimated"
     assert chat.turn().messages_json[: len(old.messages_json)] == old.messages_json
-    assert chat.session.status().tags == 11
+    assert chat.session.status().tags == 12
     assert [chat.engine.audit(name).differences for name in ("chat", "child")] == [(), ()]
 
 

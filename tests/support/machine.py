@@ -206,7 +206,8 @@ class Machine:
     def again(self, request: foldlog.Request, form: int, rounds: list[host.Round] | None = None) -> None:
         """PROP-1, LAW-1: the same input twice gives the same request and appends nothing."""
         version = self.version()
-        second = self.session().prepare(self.handed(self.flat(rounds), form), now=self.now / 1000)
+        given = self.handed(self.flat(rounds), form)
+        second = self.session().prepare(given, system=self.system_now(), tools=self.tools_now(), now=self.now / 1000)
         self.counts["twice"] += 1
         said = f"{request!r} {request.reasons}, then {second!r} {second.reasons}"
         assert (second.pass_number, second.digest) == (request.pass_number, request.digest), f"PROP-1: twice: {said}"
@@ -274,6 +275,7 @@ class Machine:
         rounds = [*rounds, self._round(2, calls, False, 0, 0, 0, 0, False, False)]
         off = len(self.flat(rounds[:-1]))
         expected = self.head is not None and self._current(self.flat()) and len(self.flat()) - off >= 2
+        expected = expected and not self.ids and self.head is not None and self.head.regions == (self.system, self.tools)
         expected = expected and self.log.before is None
         before = self.hot().state
         kept = (list(before.path), msgspec.msgpack.encode((before.last, before.base, before.usage, before.fold)))
@@ -315,6 +317,8 @@ class Machine:
         if inside and keep < len(self.rounds):
             one = [dict(m) for m in self.rounds[keep]]
             for m in one[1:]:
+                if not any(p["t"] == "result" for p in m["parts"]):
+                    continue
                 m["uid"] = self._uid()
                 m["id"] = m["uid"] if self.ids else ""
                 m["parts"] = [host.result(p["id"], 8, m["uid"]) if p["t"] == "result" else p for p in m["parts"]]
@@ -514,6 +518,7 @@ class Machine:
         path = self.hot().state.path
         # two processes that both hand over the same news by `advance` say it twice; a host that races hands over everything
         alone = self.log.before is None or not self.log.whole
+        alone = alone and head is not None and head.regions == (self.system, self.tools)
         return alone and head is not None and len(head.items) == len(items) and head.ms == path and all(map(host.same, head.items, items))
 
     def _handle(self, before: list[host.Message], message: host.Message) -> Any:
@@ -530,15 +535,14 @@ class Machine:
         given = self.handed(items, form)
         frozen = json.dumps(given)
         request = self.passing(
-            lambda: self.session().prepare(given, system=self.system_now(), tools=self.tools_now(), now=self.now / 1000), items
+            lambda: self.session().prepare(given, system=self.system_now(), tools=self.tools_now(), now=self.now / 1000), items, True
         )
         assert json.dumps(given) == frozen, "LAW-5: a message of the host was written to"
         return request
 
     def advance(self, before: list[host.Message]) -> None:
         """Hand over only what is new, where nothing else changed since the last request."""
-        plain = self.head is not None and self.head.regions == (self.system, self.tools) and not self.interloped
-        if not plain or not self._current(before):
+        if self.interloped or not self._current(before):
             self.send()
             return
         items = self.flat()
@@ -546,7 +550,9 @@ class Machine:
         self.counts["advanced"] += 1
         self.passing(lambda: self.session().advance(new, now=self.now / 1000), items)
 
-    def passing(self, call: Callable[[], foldlog.Request], items: list[host.Message]) -> foldlog.Request | None:
+    def passing(
+        self, call: Callable[[], foldlog.Request], items: list[host.Message], whole: bool = False
+    ) -> foldlog.Request | None:
         """Make one pass, through a fault if one waits; check it."""
         fault = self.log.fault
         try:
@@ -554,13 +560,12 @@ class Machine:
         except foldlog.StoreError as error:
             assert fault, f"a store error out of nothing: {error}"
             self.counts["faults"] += 1
+            if fault == "lost" and not whole:
+                return self.send()  # what an increment became is not known: the host hands over everything
             try:
                 request = self.guarded(call)
             except foldlog.Refused:
                 return self._refused()
-            except foldlog.InputError:
-                # the increment was stored though its acknowledgement was lost: the host hands over everything
-                return self.send()
         except foldlog.Refused:
             return self._refused()
         self.see(request, self.session(), items)

@@ -96,7 +96,7 @@ def _bytes(machine: Machine, now: checks.Served, state: Any) -> None:
     checks.rebuilt(head, now, owners, event.decision.reach, isinstance(event, ev.BaselineFolded))
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
-        checks.smaller(head, now)
+        checks.smaller(machine.served.get(event.base, head), now)
         machine.counts["own"] += 1
 
 
@@ -105,7 +105,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
     event = now.event
     decision = event.decision
     if decision is not None and decision.source == "provider":
-        limits = {WINDOWS[machine.window], 3_000, 900, 128_000} - {0}
+        limits = {*WINDOWS, 3_000, 900, 128_000} - {0}
         expected = {total * 10_000 // limit for total in machine.totals for limit in limits}
         assert decision.percent in expected, f"PROP-5: usage of {decision.percent} was never reported"
     if isinstance(event, ev.PassDeferred):

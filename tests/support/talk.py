@@ -59,7 +59,7 @@ def fingerprint(session: foldlog.Session) -> str:
 
 def shown(request: foldlog.Request) -> list[int]:
     """Return the tags a request shows, in order."""
-    return [int(n) for raw in request.messages_json for n in re.findall(r"(?<!dropped )§(\d+)§", raw.decode())]
+    return [int(n) for raw in request.messages_json[request.built.leading :] for n in re.findall(r"(?<!dropped )§(\d+)§", raw.decode())]
 
 
 def events(session: foldlog.Session, kind: type | None = None) -> list[Any]:
