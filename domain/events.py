@@ -158,6 +158,13 @@ class SessionClosed(Base, frozen=True, array_like=True, gc=False, tag="SX"):
     reason: str
 
 
+class HeadLost(Base, frozen=True, array_like=True, gc=False, tag="HL"):
+    """A person accepted that events were lost: the stream, which ended at ``was``, goes on behind ``kept``."""
+
+    was: int
+    kept: int
+
+
 # --------------------------------------------------------------------- intents
 
 
@@ -493,6 +500,7 @@ Event: TypeAlias = (
     | CacheLossReported
     | HostCompacted
     | SessionClosed
+    | HeadLost
     | DropsQueued
     | FlushRequested
     | PolicyChanged

@@ -555,6 +555,7 @@ _HANDLERS: dict[type, Any] = {
     ev.CacheLossReported: _cache_lost,
     ev.HostCompacted: _compacted,
     ev.SessionClosed: _nothing,
+    ev.HeadLost: _nothing,
     ev.DropsQueued: _queued,
     ev.FlushRequested: _flush,
     ev.RecompRequested: _nothing,

@@ -180,7 +180,8 @@ def _say_played(played: Played, kept: str) -> None:
         said += f"; ctx_reduce called {played.reduces:,} times, {played.refused_reduces:,} with an error"
     say(said)
     say(f"largest prompt: {played.largest_request:,} tokens by our count, {reported} by the provider's")
-    say(f"refusals: {refused:,}" + (f" ({named})" if named else ""))
+    over = f"; {played.overflows:,} requests over the window told as the provider's" if played.overflows else ""
+    say(f"refusals: {refused:,}" + (f" ({named})" if named else "") + over)
     say("usage told: " + (", ".join(f"{count:,} {name}" for name, count in played.usage.items()) or "none"))
     times = played.pass_ms
     say(f"time per pass: {times.mean} ms mean, {times.p50} median, {times.p99} 99th, {times.longest} longest")

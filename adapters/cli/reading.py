@@ -172,9 +172,10 @@ def export(
     db: options.Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="The output is JSON either way: a line an event.")] = False,
 ) -> None:
-    """Print a session's events as JSON lines, oldest first, with every field by its name and digests in hex.
+    """Print a session's events as JSON lines, oldest first: version, digest of the chain, name of the event, its data.
 
-    ``content`` holds, by digest, the messages and texts an event is the first to name.
+    Data has every field by its name, with digests in hex; content holds, by digest, the messages and texts that an event
+    is the first to name.
     """
     with options.reading(db) as engine:
         for line in exported(engine, engine.find(session), bodies=bodies):
@@ -189,8 +190,8 @@ def exported(engine: Engine, stream: str, *, bodies: bool) -> Iterator[bytes]:
     told: set[bytes] = set()
     for stored in engine.log.read(stream):
         head = {
-            "version": stored.version, "digest": stored.digest.hex(), "event": type(stored.event).__name__,
-            **readable(stored.event),
+            "version": stored.version, "chain": stored.digest.hex(), "event": type(stored.event).__name__,
+            "data": readable(stored.event),
         }  # fmt: skip
         line = json.dumps(head, ensure_ascii=True).encode()
         content = _content(engine, stored, told) if bodies else []

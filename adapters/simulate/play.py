@@ -54,7 +54,8 @@ class Played(msgspec.Struct, frozen=True):
     """What came of it. Sizes in tokens; ``largest_prompt``: the provider's count, -1 if none was reported.
 
     ``reduces``: calls of ctx_reduce found, ``refused_reduces``: those answered by an error. ``freed``: tokens dropped.
-    ``usage``: how often the reported usage was recorded, reduced, estimated, or not known.
+    ``refusals``: foldlog's, by code; ``overflows``: requests a provider with this window would have refused.
+    ``usage``: how often the usage was recorded, reduced, estimated, or not known.
     """
 
     trace: str
@@ -71,6 +72,7 @@ class Played(msgspec.Struct, frozen=True):
     largest_request: int
     largest_prompt: int
     refusals: dict[str, int]
+    overflows: int
     reduces: int
     refused_reduces: int
     usage: dict[str, int]
@@ -95,6 +97,7 @@ class _Tally(msgspec.Struct):
     largest_prompt: int = -1
     reduces: int = 0
     refused_reduces: int = 0
+    overflows: int = 0
 
 
 def play(engine: Engine, trace: Trace, how: Playing | None = None, progress: Progress | None = None) -> Played:
@@ -124,7 +127,7 @@ def play(engine: Engine, trace: Trace, how: Playing | None = None, progress: Pro
         messages += step.messages
         request = _pass(session, trace, step, messages, tally)
         if request is not None:
-            _answer(session, request, step, meter, tally)
+            _answer(session, request, step, how.window, meter, tally)
             if log is not None:
                 hot = session.core.hot()
                 output = -1 if step.usage is None else step.usage.output
@@ -155,7 +158,9 @@ def _pass(session: Session, trace: Trace, step: Step, messages: list[bytes], tal
     return request
 
 
-def _answer(session: Session, request: Request, step: Step, meter: Meter, tally: _Tally) -> None:
+def _answer(
+    session: Session, request: Request, step: Step, window: int, meter: Meter, tally: _Tally
+) -> None:
     event = request._produced.event
     if not isinstance(event, ev.PassDeferred):
         tally.landed += len(event.landed)
@@ -165,7 +170,12 @@ def _answer(session: Session, request: Request, step: Step, meter: Meter, tally:
     tally.usage["none" if told is None else told.source] += 1
     if told is None:
         return
-    tally.largest_prompt = max(tally.largest_prompt, prompt(told.usage) or -1)
+    total = prompt(told.usage)
+    tally.largest_prompt = max(tally.largest_prompt, -1 if total is None else total)
+    if total is not None and 0 < window < total:
+        tally.overflows += 1
+        request.report_failure("overflow", limit=window, used=total)
+        return
     given = {name: count if count >= 0 else None for name, count in msgspec.structs.asdict(told.usage).items()}
     request.report_usage(**given)
 
@@ -247,6 +257,7 @@ def _played(session: Session, trace: Trace, how: Playing, name: str, tally: _Tal
         largest_request=tally.largest_request,
         largest_prompt=tally.largest_prompt,
         refusals=dict(sorted(tally.refusals.items())),
+        overflows=tally.overflows,
         reduces=tally.reduces,
         refused_reduces=tally.refused_reduces,
         usage=dict(sorted(tally.usage.items())),

@@ -99,10 +99,12 @@ class Machine:
 
     def session(self, which: int = 0) -> foldlog.Session:
         """Return the session through one of the two processes."""
-        return self.engines[which].session(
-            self.id, codec=self.codec, model=MODELS[self.model], context_limit=WINDOWS[self.window], mode=self.mode,
-            policy=POLICIES[self.policy] or {}, reduce_tool=self.reduce,
-        )  # fmt: skip
+        given = {"model": MODELS[self.model], "context_limit": WINDOWS[self.window], "policy": POLICIES[self.policy] or {}}
+        process = self.engines[which]
+        found: foldlog.Session = self.guarded(
+            lambda: process.session(self.id, codec=self.codec, mode=self.mode, reduce_tool=self.reduce, **given)
+        )
+        return found
 
     def flat(self, rounds: list[host.Round] | None = None) -> list[host.Message]:
         """Return the host's array as neutral messages."""
