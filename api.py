@@ -348,7 +348,7 @@ class Status(msgspec.Struct, frozen=True):
 def _status(core: engine.Core) -> Status:
     state = core.hot().state
     policy = core.options.policy if core.options.policy is not None else state.policy
-    now = gauge(state, state.model, state.context_limit, state.output_limit, policy, 0)
+    now = gauge(state, state.model, state.context_limit, state.output_limit, core.settings(policy, state.model), 0)
     return Status(
         session=core.options.session,
         harness=core.options.harness,

@@ -18,6 +18,7 @@ from .domain import events as ev
 from .domain import identity, pairing
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.passes.decide import Decided, Given, Need, decide
+from .domain.policy import Settings, make_policy, resolve
 from .domain.session import PARTS_LIMIT, State, evolve, is_reduce, path_of
 from .projections import head, request
 from .projections import view as views
@@ -84,6 +85,7 @@ class Core:
         self._bodies: dict[bytes, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self._last: Produced | None = None
+        self._settings: tuple[bytes, str, Settings] | None = None
 
     def hot(self) -> Hot:
         """Return the session in memory, folded from its log where it is not there yet."""
@@ -104,6 +106,12 @@ class Core:
         if found is None:
             found = self._texts[digest] = self.log.chunks([digest])[0]
         return found
+
+    def settings(self, policy: bytes, model: str) -> Settings:
+        """Return a policy as it applies to a model."""
+        if self._settings is None or self._settings[:2] != (policy, model):
+            self._settings = policy, model, resolve(make_policy(policy), model)
+        return self._settings[2]
 
     # ------------------------------------------------------------------ passes
 
@@ -289,14 +297,15 @@ class Core:
 
     def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
         self._check_pairs(state, intake.seen)
+        settings = self.settings(intake.policy, intake.model)
         given = Given(
             at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
-            intake.output_limit, intake.policy, intake.system, intake.system_hash, intake.system_tokens,
+            intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
             intake.tools, intake.tools_names, intake.tools_tokens,
         )  # fmt: skip
         answer = decide(state, given)
         if isinstance(answer, Need):
-            answer = decide(state, given, head.render(state, self.reader.count, managed=intake.compaction))
+            answer = decide(state, given, head.render(state, self.reader.count, managed=settings.compaction))
         if isinstance(answer, Need):
             raise LawBroken("the decision asks a second time for what it was given")
         return answer
@@ -484,7 +493,8 @@ class Core:
 
 def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[bytes]) -> None:
     """Keep the chain along the head's path, and what the host last sent at each place of it."""
-    if hot.known < 0 or index < hot.known or index > hot.known + len(hot.chain) or index == 0:
+    cut = min(index, intake.seen.keep)  # a branch taken up as the head leaves the old path before its own base ends
+    if hot.known < 0 or cut < max(hot.known, index) or index > hot.known + len(hot.chain) or index == 0:
         hot.known, hot.start, hot.chain = index, start, digests
     else:
         del hot.chain[index - hot.known :]

@@ -19,7 +19,7 @@ MEANING = 1
 """Counts changes of what the folds mean that their layout does not show."""
 
 
-def _layout(*kinds: type) -> str:
+def _layout(*kinds: type[msgspec.Struct]) -> str:
     """Return a name for the layout of a snapshot: another layout takes another name, and the old ones are not read."""
     fields = [(kind.__name__, kind.__struct_fields__, sorted(kind.__annotations__.items())) for kind in kinds]
     return f"hot-{MEANING}-{hashlib.sha256(repr(fields).encode()).hexdigest()[:12]}"

@@ -14,7 +14,6 @@ import msgspec
 from ..domain import events as ev
 from ..domain.errors import InputError, MessageError, TooLarge
 from ..domain.identity import Observation
-from ..domain.policy import make_policy
 from ..domain.session import PARTS_LIMIT, State
 from .wire import CURRENT, wire
 from .wire.contract import Incoming
@@ -121,11 +120,6 @@ class Intake(msgspec.Struct):
     tools_hash: bytes
     tools_names: bytes
     tools_tokens: int
-
-    @property
-    def compaction(self) -> bool:
-        """Whether foldlog manages the window in this session."""
-        return make_policy(self.policy).compaction
 
 
 def take_in(

@@ -63,8 +63,7 @@ def system_messages(view: View, text: Text) -> tuple[bytes, ...]:
         return ()
     form = wire(view.wire)
     body = text(view.system) if view.system else b"[]"
-    raws = [body[start:end] for start, end in form.spans.elements(body, form.spans.start(body))]
-    return form.system_messages(view.codec, raws, guidance(view, text))
+    return form.system_messages(view.codec, form.elements(body), guidance(view, text))
 
 
 def system(view: View, text: Text) -> bytes:

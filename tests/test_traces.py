@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import checker
 import msgspec
 import pytest
 
-import checker
 import foldlog
 from foldlog.adapters.simulate.play import reduces
 from foldlog.adapters.traces.generator import generate

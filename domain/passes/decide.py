@@ -13,6 +13,7 @@ import msgspec
 from .. import events as ev
 from .. import identity
 from ..identity import Observation, Scene
+from ..policy import Settings
 from ..session import State
 from ..transcript import Message
 from ..window import family
@@ -36,7 +37,7 @@ class Given(msgspec.Struct, frozen=True):
     model: str
     context_limit: int
     output_limit: int
-    policy: bytes
+    settings: Settings
     system: bytes
     system_hash: bytes
     system_tokens: int
@@ -76,13 +77,15 @@ class Decided(msgspec.Struct, frozen=True):
 def decide(state: State, given: Given, head: Head | None = None) -> Decided | Need:
     """Decide what the next request is. Returns the events to store, or what has to be known first."""
     scene = Scene(state, given.seen)
-    tagged = tagger.tag(scene)
+    tagged = tagger.tag(scene, bound=given.settings.bound)
     now = max(state.seen, given.now)
     answered = any(message.role == "assistant" for message in given.seen.new)
     divergence = _divergence(scene, given)
     size = local.measure(scene, given, divergence, tagged.tokens)
     moved = divergence is not None and not given.seen.side
-    gauge = schedule.gauge(state, given.model, given.context_limit, given.output_limit, given.policy, size, moved=moved)
+    gauge = schedule.gauge(
+        state, given.model, given.context_limit, given.output_limit, given.settings, size, moved=moved
+    )
     side = given.seen.side
     due = "defer" if side else schedule.schedule(state, gauge, now, answered)
     managed = gauge.settings.compaction

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ..policy import Settings, make_policy, resolve
+from ..policy import Settings
 from ..session import State
 from ..window import EMERGENCY, Bands, Window, bands, family, measure, percent
 
@@ -42,14 +42,13 @@ class Pressure(msgspec.Struct, frozen=True):
 
 
 def gauge(
-    state: State, model: str, context: int, output: int, policy: bytes, size: int, *, moved: bool = False
+    state: State, model: str, context: int, output: int, settings: Settings, size: int, *, moved: bool = False
 ) -> Pressure:
     """Return what the pass knows of its window.
 
     ``size``: local tokens of this request before any drop. ``moved``: the host took another path than the last request
     had, so that request's size says nothing of this one's.
     """
-    settings = resolve(make_policy(policy), model)
     same = model == state.model
     learnt = state.learnt[1] if state.learnt and state.learnt[0] == model else 0
     limit = min(context, learnt) if context and learnt else context or learnt

@@ -5,6 +5,7 @@ PROP-1, PROP-3, PROP-4, PROP-7, PROP-9, LAW-1, LAW-2, LAW-4: each mutant breaks 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -17,8 +18,7 @@ from support.machine_rules import FoldlogMachine, configured
 from foldlog import engine
 from foldlog.domain import events as ev
 from foldlog.domain import identity, session
-from foldlog.domain.passes import decide, permission, protection, schedule
-from foldlog.projections.wire.v1 import render
+from foldlog.domain.passes import decide, schedule
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -28,24 +28,15 @@ def protection_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide.protection, "protected", lambda *_, **__: frozenset())
 
 
-def drained_without_permission(patch: pytest.MonkeyPatch) -> None:
-    """The queue lands whenever it holds something."""
-    real = permission.permit
-
-    def permit(**given: Any) -> Any:
-        allowed = real(**given)
-        return allowed if allowed.granted or not given["drainable"] else permission.Permission(True, (), 0)
-
-    patch.setattr(decide.permission, "permit", permit)
-    patch.setattr(permission, "WORTH", 0)
-    patch.setattr(permission, "HELD_PASSES", 0)
-    patch.setattr(decide, "_signals", lambda *_: ("flush",))
+def drained_without_pressure(patch: pytest.MonkeyPatch) -> None:
+    """The queue lands whenever it holds something, as if the window were full."""
+    patch.setattr(schedule.Pressure, "force", property(lambda self: True))
 
 
 def placeholder_counts(patch: pytest.MonkeyPatch) -> None:
     """The text of a placeholder depends on when it is rendered, not on its tag alone."""
     number = count()
-    patch.setattr(render, "dropped", lambda tag: f"[dropped §{abs(tag)}§]" + " " * (next(number) % 2))
+    patch.setattr(sys.modules[engine.__package__ + ".projections.wire.v1.render"], "dropped", lambda tag: f"[dropped §{abs(tag)}§]" + " " * (next(number) % 2))
 
 
 def revision_serves_stale_body(patch: pytest.MonkeyPatch) -> None:
@@ -74,14 +65,8 @@ def branch_moves_the_head_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def command_applied_twice(patch: pytest.MonkeyPatch) -> None:
-    """What another process appended is taken in without looking whether it is our own."""
-    real = engine.Core._catch_up
-
-    def catch_up(self: engine.Core, command: str) -> None:
-        real(self, command)
-        self.hot().state.commands.clear()
-
-    patch.setattr(engine.Core, "_catch_up", catch_up)
+    """Command ids are forgotten, so that a repeat, or a conflict with our own append, applies a command again."""
+    patch.setattr(session, "_remember", lambda state, event: None)
 
 
 def tag_numbers_come_again(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +104,7 @@ def chain_goes_on_from_the_start(patch: pytest.MonkeyPatch) -> None:
 
 MUTATIONS: tuple[Patch, ...] = (
     protection_ignored,
-    drained_without_permission,
+    drained_without_pressure,
     placeholder_counts,
     revision_serves_stale_body,
     branch_moves_the_head_at_once,
@@ -128,7 +113,6 @@ MUTATIONS: tuple[Patch, ...] = (
     idle_fold_every_pass,
     chain_goes_on_from_the_start,
 )
-assert protection is decide.protection
 
 
 @pytest.mark.slow

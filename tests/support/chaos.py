@@ -211,6 +211,13 @@ def plain(state: State) -> bytes:
         state.commands = kept
 
 
+def brief(state: State) -> dict[str, Any]:
+    """Return every small field of a state, and of the large ones how much they hold: cheap enough for every call."""
+    found = {name: getattr(state, name) for name in state.__struct_fields__ if name != "commands"}
+    small = {name: len(v) if isinstance(v, list | dict) and len(v) > 9 else v for name, v in found.items()}
+    return dict(msgspec.to_builtins(small, str_keys=True))
+
+
 def events_of(log: Log, stream: str = "session/api/x") -> list[ev.Event]:
     """Return the events of a stream without what differs between two runs: when recorded, and random command ids."""
     return [msgspec.structs.replace(stored.event, at=0, cmd="") for stored in log.read(stream)]
@@ -226,6 +233,7 @@ class Truth(NamedTuple):
 
     answers: tuple[Answer, ...]
     states: tuple[bytes, ...]
+    briefs: tuple[dict[str, Any], ...]
     events: tuple[ev.Event, ...]
     appends: tuple[int, ...]
 
@@ -240,14 +248,15 @@ def undisturbed(
         seen[0] += where == "before"
 
     host = Host("memory:", script, hook, kept=kept)
-    answers, states, appends = [], [], []
+    answers, states, briefs, appends = [], [], [], []
     for number, call in enumerate(script.calls):
         answers.append(host.call(call))
         states.append(plain(host.state()))
+        briefs.append(brief(host.state()))
         appends.append(seen[0])
         if see is not None:
             see(number, host)
-    found = Truth(tuple(answers), tuple(states), tuple(events_of(host.engine.log)), tuple(appends))
+    found = Truth(tuple(answers), tuple(states), tuple(briefs), tuple(events_of(host.engine.log)), tuple(appends))
     host.close()
     return found
 

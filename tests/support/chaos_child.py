@@ -7,9 +7,11 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,16 @@ def context() -> Any:
     """Return the way to start children: forked from a clean server, so that a child starts in milliseconds."""
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(["support.chaos_child"])
+    # The server imports before it is told our path, and passes over what it cannot find.
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if known is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = known
     return found
 
 
@@ -40,7 +52,7 @@ def play(path: str, acks: str, place: str, count: int, passed: Any) -> None:
     """Play the session from the first call that was not acknowledged; die at the ``count``-th time ``place`` is passed.
 
     Each acknowledged call is one line in ``acks``, written before the next call is made. ``passed`` is a byte that says
-    which place was passed last, for a kill from outside.
+    which place was passed last (``r``: none since the session was loaded, or the last call was through).
     """
     left = [count]
 
@@ -56,11 +68,12 @@ def play(path: str, acks: str, place: str, count: int, passed: Any) -> None:
     def evolving(*given: Any) -> None:
         at("evolve")
         evolve(*given)
-        passed.value = b"-"
+        passed.value = b"r"
 
     foldlog.engine.evolve = evolving
     line = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     host = chaos.Host(f"sqlite:///{path}", KILLED, at, kept=READ)
+    passed.value = b"r"
     for call in KILLED.calls[len(Path(acks).read_bytes().splitlines()) :]:
         answer = host.call(call)
         os.write(line, json.dumps(answer).encode() + b"\n")

@@ -378,7 +378,11 @@ class Machine:
         elif total:
             first = 1 + at % total
             last = min(first + count % 12, total)
-            self.command(lambda: self.session().reduce(f"{first}-{last}", f"cmd{self.uids}" if at % 2 else ""))
+            name = f"cmd{self.ticks}" if at % 2 else ""
+            reply = self.command(lambda: self.session().reduce(f"{first}-{last}", name), bool(name))
+            if name and reply.startswith("Queued"):
+                again = self.command(lambda: self.session().reduce(f"{first}-{last}", name), True)
+                assert again == reply, f"PROP-1: the same command was answered by {reply!r} and {again!r}"
             self.asked.update(range(first, last + 1))
 
     def do_flush(self) -> None:
@@ -577,22 +581,31 @@ class Machine:
         self.counts["refused"] += 1
         self.passes = self.hot().state.passes
 
-    def command(self, call: Callable[[], Any]) -> None:
-        """Report or command something, again where the store failed."""
-        fault = self.log.fault
+    def command(self, call: Callable[[], Any], once: bool = False) -> Any:
+        """Report or command something, again where the store failed. ``once``: it has a command id of the host's."""
+        fault, alone, version = self.log.fault, self.log.before is None, self.version()
+        tries = 1
         try:
-            self.guarded(call)
+            reply = self.guarded(call)
         except foldlog.StoreError as error:
             assert fault, f"a store error out of nothing: {error}"
             self.counts["faults"] += 1
-            self.guarded(call)
+            tries += not once
+            reply = self.guarded(call)
+        if alone:
+            stream = self.session().core.stream
+            added = [s.event for s in self.log.read(stream, version) if not isinstance(s.event, ev.SessionOpened)]
+            assert len(added) <= tries, f"PROP-1: a command was applied {len(added)} times in {tries} calls ({fault})"
+        return reply
 
     def guarded(self, call: Callable[[], Any]) -> Any:
         """PROP-11: only errors of foldlog come out, and never its own alarm."""
         try:
             return call()
         except foldlog.FoldlogError as error:
-            assert not isinstance(error, foldlog.LawBroken | foldlog.StoreDamaged | foldlog.Conflict), f"a defect: {error!r}"
+            expected = isinstance(error, foldlog.StoreError | foldlog.Refused)
+            assert expected, f"PROP-11: good input is refused: {error!r}"
+            assert not isinstance(error, foldlog.StoreDamaged | foldlog.Conflict), f"PROP-11: a defect: {error!r}"
             raise
 
     def fails(self, call: Callable[[], Any], kind: type[Exception]) -> None:

@@ -46,7 +46,7 @@ def test_a_recorded_session_plays_and_a_fresh_process_audits_it(name, tmp_path, 
 def test_a_generated_session_drops_and_rebuilds(codec, tmp_path, capsys):
     path, db = tmp_path / "made.jsonl", f"sqlite:///{tmp_path / 'played.db'}"
     write(generate(7, 120, codec=codec), path)
-    told = value("simulate", str(path), "--window", "90000", "--session", "mine", db=db)
+    told = value("simulate", str(path), "--window", "110000", "--session", "mine", db=db)
     with capsys.disabled():
         print(f"\ngenerated ({codec}): {levels(told)}, {told['landed']} drops landed")
     assert levels(told)["soft+"] > 0
@@ -65,8 +65,8 @@ def test_a_generated_session_drops_and_rebuilds(codec, tmp_path, capsys):
 def test_the_table_says_what_the_json_says(tmp_path):
     path = tmp_path / "made.jsonl"
     write(generate(7, 60), path)
-    told = value("simulate", str(path), "--window", "60000")
-    shown = ok("simulate", str(path), "--window", "60000")
+    told = value("simulate", str(path), "--window", "110000")
+    shown = ok("simulate", str(path), "--window", "110000")
     for one in told["passes"]:
         line = next(line for line in shown.splitlines() if line.split()[:1] == [one["level"]] and f" {one['cause']} " in line)
         assert line.split()[-1] == str(one["passes"])

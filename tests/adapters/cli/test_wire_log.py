@@ -40,7 +40,7 @@ def logged(request, tmp_path_factory):
     trace = generate(7, 110, codec=request.param)
     write(trace, folder / "made.jsonl")
     db = f"sqlite:///{folder / 'played.db'}"
-    told = value("simulate", str(folder / "made.jsonl"), "--window", "90000", "--wire-log", str(folder / "wire.jsonl"), db=db)
+    told = value("simulate", str(folder / "made.jsonl"), "--window", "110000", "--wire-log", str(folder / "wire.jsonl"), db=db)
     return trace, told, read(folder / "wire.jsonl"), db
 
 
@@ -180,7 +180,7 @@ def test_playing_again_writes_the_same_log(tmp_path):
     for _ in range(2):
         path = tmp_path / "wire.jsonl"
         with foldlog.Engine.open("memory:") as engine, path.open("wb") as out:
-            play(engine, generate(7, 50), Playing(window=90_000, wire_log=out))
+            play(engine, generate(7, 50), Playing(window=110_000, wire_log=out))
         logs.append(path.read_bytes())
     assert logs[0] == logs[1]
 
