@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import math
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +32,8 @@ from .storage.protocol import Log, open_log
 
 DEFAULT_CODEC = "anthropic"
 MODES = ("primary", "subagent")
+DETAIL = 2_000
+"""How many characters of a provider's error are kept."""
 OUTCOMES = ("overflow", "not_processed", "aborted", "broken", "unknown")
 
 
@@ -109,7 +111,7 @@ class Request:
 
     def report_usage(
         self,
-        input: int | None = None,  # noqa: A002 - the provider's own word for uncached prompt tokens
+        input: int | None = None,
         cache_read: int | None = None,
         cache_write: int | None = None,
         output: int | None = None,
@@ -141,14 +143,15 @@ class Request:
         if kind not in OUTCOMES:
             raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
         top, taken = _count("limit", limit), _count("used", used)
-        said = _text("detail", detail)[:500]
+        said = _text("detail", detail)[:DETAIL].encode("utf-8", "replace")
+        words = hashlib.sha256(said).digest() if said else b""
 
         def build(hot: engine.Hot, at: int) -> list[ev.Event]:
             if kind == "overflow":
                 return [ev.OverflowReported(at, "", self.pass_number, hot.state.model, max(top, 0), max(taken, 0))]
-            return [ev.RequestOutcome(at, "", self.pass_number, kind, said)]
+            return [ev.RequestOutcome(at, "", self.pass_number, kind, words)]
 
-        self._session.core.command(build, command)
+        self._session.core.command(build, command, {words: said} if said and kind != "overflow" else {})
 
     async def areport_usage(self, **counts: Any) -> None:
         """``report_usage`` for asyncio."""
@@ -214,7 +217,7 @@ class Session:
             return [ev.DropsQueued(at, "", outcome.queue, outcome.reply)] if outcome.queue else []
 
         stored = self.core.command(build, command)
-        return stored or replies[-1]
+        return stored or (replies[-1] if replies else "")
 
     def expand(self, tag: int | str, end: int | None = None) -> list[Reply]:
         """Return originals: of one tag or a tag list, or of messages ``tag`` to ``end`` (ordinals, inclusive)."""
@@ -232,13 +235,15 @@ class Session:
         """Say that the provider's cache of this session is gone, so that held work lands on the next request."""
         self.core.command(lambda _, at: [ev.CacheLossReported(at, "", str(reason))], command)
 
-    def fork(self, id: str, at: int | str | None = None) -> Session:  # noqa: A002 - the word of Engine.session
+    def fork(self, id: str, at: int | str | None = None) -> Session:
         """Return a new session that goes on from here, or from behind message ``at`` (a handle)."""
         with self.core.lock:
             options = msgspec.structs.replace(self.core.options, session=id)
             stream = session_stream(options.harness, id)
             if self.core.log.head(stream) is not None:
-                raise InputError("a session of that name is there already; a fork needs a new one", value=id, where="id")
+                raise InputError(
+                    "a session of that name is there already; a fork needs a new one", value=id, where="id"
+                )
             self.core.open()  # a session that was never used can be forked too
             hot = self.core.hot()
             m = hot.state.end() if at is None else engine.handle(hot.state, at, "at")
@@ -304,7 +309,7 @@ class Session:
         """``report_cache_loss`` for asyncio."""
         await asyncio.to_thread(self.report_cache_loss, reason, command)
 
-    async def afork(self, id: str, at: int | str | None = None) -> Session:  # noqa: A002 - the word of Engine.session
+    async def afork(self, id: str, at: int | str | None = None) -> Session:
         """``fork`` for asyncio."""
         return await asyncio.to_thread(self.fork, id, at)
 
@@ -343,7 +348,7 @@ class Status(msgspec.Struct, frozen=True):
 def _status(core: engine.Core) -> Status:
     state = core.hot().state
     policy = core.options.policy if core.options.policy is not None else state.policy
-    now = gauge(state, state.model, state.context_limit, state.output_limit, policy, 0)
+    now = gauge(state, state.model, state.context_limit, state.output_limit, core.settings(policy, state.model), 0)
     return Status(
         session=core.options.session,
         harness=core.options.harness,
@@ -363,7 +368,7 @@ def _status(core: engine.Core) -> Status:
         execute_percent=now.bands.execute,
         force_percent=now.bands.force,
         cache_ttl_ms=now.settings.ttl,
-        protected_tokens=state.floor or protection.floor(now.settings, now.window),
+        protected_tokens=protection.floor(now.settings, now.window) if state.adopted is None else state.adopted.floor,
         held=state.held,
         flush_pending=state.flush,
         version=state.version,
@@ -391,7 +396,7 @@ class Engine:
 
     def session(
         self,
-        id: str,  # noqa: A002 - a host's id is called id everywhere
+        id: str,
         harness: str = "api",
         codec: str | None = None,
         model: str | None = None,
@@ -459,14 +464,14 @@ class Engine:
             )
         raise UnknownSession("the store has no session of that name; `foldlog sessions` lists them", value=name)
 
-    def replay(self, id: str, pass_number: int | None = None) -> requests.Built:  # noqa: A002 - as in session
+    def replay(self, id: str, pass_number: int | None = None) -> requests.Built:
         """Return the request of a past pass (None: the last one), byte for byte, from the log alone."""
         stream = self.find(id)
         stored = find_pass(self.log, stream, pass_number)
         core = engine.Core(self.log, stream, self._bare(stream), self._reader, self._clock)
         return built(core, load(self.log, stream, stored.version), stored.event)
 
-    def audit(self, id: str, progress: Callable[[int], None] | None = None) -> audits.Audit:  # noqa: A002 - as in session
+    def audit(self, id: str, progress: Callable[[int], None] | None = None) -> audits.Audit:
         """Check a session from its events only: chain, heads, every request's bytes and digest, every divergence."""
         return audits.audit(self.log, self.find(id), progress)
 
@@ -489,7 +494,9 @@ def built(core: engine.Core, hot: Folded, event: ev.Pass) -> requests.Built:
     """Render the request of ``event`` from folds that stand right behind it."""
     state = hot.state
     path = path_of(state, event)
-    return requests.build(hot.view, path, lambda m: core.body(state.node(m).message.body), core.text)
+    return requests.build(
+        requests.beside(hot.view, event), path, lambda m: core.body(state.node(m).message.body), core.text
+    )
 
 
 def wall_clock() -> int:
@@ -514,7 +521,9 @@ def _count(name: str, value: Any) -> int:
     if value is None:
         return -1
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
-        raise InputError("a token count must be a whole number, 0 or more; leave it out if it is not known", value=value, where=name)
+        raise InputError(
+            "a token count must be a whole number, 0 or more; leave it out if it is not known", value=value, where=name
+        )
     return value
 
 
@@ -522,7 +531,9 @@ def _limit(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
-        raise OptionError("a limit must be a whole number of tokens; 0 or None if it is not known", value=value, where=name)
+        raise OptionError(
+            "a limit must be a whole number of tokens; 0 or None if it is not known", value=value, where=name
+        )
     return value
 
 
@@ -556,7 +567,7 @@ def _numbers(tag: Any) -> tuple[int, ...]:
 
 
 def _span(state: State, first: Any, last: Any) -> range:
-    if not isinstance(first, int) or not isinstance(last, int) or not 1 <= first <= last <= len(state.nodes):
+    if type(first) is not int or type(last) is not int or not 1 <= first <= last <= len(state.nodes):
         raise UnknownTag(
             f"the session has messages 1 to {len(state.nodes)}; a range must lie within them", value=f"{first}-{last}"
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,17 +18,21 @@ from .domain import events as ev
 from .domain import identity, pairing
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.passes.decide import Decided, Given, Need, decide
-from .domain.session import PARTS_LIMIT, State, evolve, is_reduce
+from .domain.policy import Settings, make_policy, resolve
+from .domain.session import PARTS_LIMIT, State, evolve, is_reduce, path_of
 from .projections import head, request
 from .projections import view as views
 from .projections.fold import FORM, Folded, load, take
 from .projections.intake import Intake, Options, Reader, encode, take_in
+from .projections.pending import Pending, ahead
 from .projections.wire import CURRENT, wire
 from .storage.protocol import Chunk, Log
 
 ATTEMPTS = 5
 """How often a pass is decided again after another process was first (issue 2, section 2)."""
 SNAPSHOT_EVERY = 1_000
+OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+"""The store does not know whether an append was made: the log is read before anything is said or tried again."""
 
 
 class Hot(Folded):
@@ -61,7 +66,8 @@ def settle(hot: Hot) -> None:
     """Find where the chain goes on after events were taken in that this process did not render."""
     state = hot.state
     hot.chain, hot.known = [], -1
-    if state.last is not None and state.base == state.last.number and state.base_keep == state.base_len:
+    same = state.base_system == state.system and state.base_tools == state.tools and state.base_keep == state.base_len
+    if state.last is not None and state.base == state.last.number and same:
         hot.known, hot.start = state.base_len, state.last.digest
 
 
@@ -79,6 +85,7 @@ class Core:
         self._bodies: dict[bytes, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self._last: Produced | None = None
+        self._settings: tuple[bytes, str, Settings] | None = None
 
     def hot(self) -> Hot:
         """Return the session in memory, folded from its log where it is not there yet."""
@@ -100,6 +107,12 @@ class Core:
             found = self._texts[digest] = self.log.chunks([digest])[0]
         return found
 
+    def settings(self, policy: bytes, model: str) -> Settings:
+        """Return a policy as it applies to a model."""
+        if self._settings is None or self._settings[:2] != (policy, model):
+            self._settings = policy, model, resolve(make_policy(policy), model)
+        return self._settings[2]
+
     # ------------------------------------------------------------------ passes
 
     def prepare(self, messages: Any, system: Any, tools: Any, now: int | None) -> Produced:
@@ -119,10 +132,15 @@ class Core:
         with self.lock:
             return self._pass(lambda hot, at: self._increment(hot, at, raws, changed, retracted), now)
 
-    def command(self, build: Callable[[Hot, int], Sequence[ev.Event]], command: str = "") -> str:
+    def command(
+        self,
+        build: Callable[[Hot, int], Sequence[ev.Event]],
+        command: str = "",
+        texts: Mapping[bytes, bytes] = MappingProxyType({}),
+    ) -> str:
         """Append events made from the session's present state; return the reply stored with a repeated command.
 
-        ``build(hot, at)`` is called again after a conflict. An empty list appends nothing.
+        ``build(hot, at)`` is called again after a conflict. An empty list appends nothing. ``texts``: chunks it names.
         """
         if not isinstance(command, str):
             raise InputError("a command id must be text", value=command, where="command")
@@ -140,8 +158,10 @@ class Core:
                     return ""
                 events[0] = msgspec.structs.replace(events[0], cmd=command)
                 try:
-                    self._append(hot, events, ())
-                except Conflict:
+                    self._append(hot, events, [Chunk(digest, data) for digest, data in texts.items()])
+                except StoreError as error:
+                    if not isinstance(error, Conflict) and error.code != OUTCOME_UNKNOWN:
+                        raise
                     self._catch_up(command)
                     continue
                 self._evolve(hot, events)
@@ -205,7 +225,9 @@ class Core:
                 return again
             try:
                 return self._commit(hot, intake, plan)
-            except Conflict:
+            except StoreError as error:
+                if not isinstance(error, Conflict) and error.code != OUTCOME_UNKNOWN:
+                    raise
                 done = self._catch_up(command)
                 if done is not None:
                     return done
@@ -213,18 +235,18 @@ class Core:
 
     def _whole(self, hot: Hot, at: int, raws: list[bytes], system: Any, tools: Any) -> Intake:
         state = hot.state
-        leading = wire(CURRENT).split_system(state.codec, raws)
-        intake = take_in(self.reader, self.options, state, at, raws[:leading], system, tools)
+        leading = wire(state.wire).split_system(state.codec, raws)
         rest = raws[leading:]
         if not rest:
             raise MessageError("there is nothing to send but a system message", where="messages")
         keep = self._same(hot, rest)
-        read = [self.reader.read(state.codec, raw, leading + keep + j) for j, raw in enumerate(rest[keep:])]
+        read = [self.reader.read(state, raw, leading + keep + j) for j, raw in enumerate(rest[keep:])]
 
         def leading_parts(m: int, j: int) -> int:
             return _common(self._idents(state, m), read[j].part_idents)
 
-        intake.seen = identity.align(state, keep, [one.message for one in read], leading_parts, at)
+        seen = identity.align(state, keep, [one.message for one in read], leading_parts, at)
+        intake = take_in(self.reader, self.options, state, seen, at, raws[:leading], system, tools)
         for one, raw in zip(read, rest[keep:], strict=True):
             intake.bodies[one.message.body] = (raw, one)
         intake.received = (keep, rest)
@@ -234,25 +256,28 @@ class Core:
         self, hot: Hot, at: int, raws: list[bytes], changed: list[tuple[Any, bytes]], retracted: Sequence[Any]
     ) -> Intake:
         state = hot.state
-        intake = take_in(self.reader, self.options, state, at, (), None, None)
+        leading = wire(state.wire).split_system(state.codec, raws) if not state.path else 0
+        bodies = {}
         revised = []
         for place, (name, raw) in enumerate(changed):
             m = handle(state, name, f"revised[{place}]")
-            one = self.reader.read(state.codec, raw, state.pos[m])
-            intake.bodies[one.message.body] = (raw, one)
+            one = self.reader.read(state, raw, state.pos[m])
+            bodies[one.message.body] = (raw, one)
             if one.message.ident != state.node(m).message.ident:
                 revised.append((m, _common(self._idents(state, m), one.part_idents), one.message))
         gone = [handle(state, name, f"retracted[{place}]") for place, name in enumerate(retracted)]
-        read = [self.reader.read(state.codec, raw, len(state.path) + j) for j, raw in enumerate(raws)]
-        for one, raw in zip(read, raws, strict=True):
-            intake.bodies[one.message.body] = (raw, one)
-        intake.seen = identity.edit(state, revised, gone, [one.message for one in read], at)
+        read = [self.reader.read(state, raw, len(state.path) + j) for j, raw in enumerate(raws[leading:])]
+        for one, raw in zip(read, raws[leading:], strict=True):
+            bodies[one.message.body] = (raw, one)
+        seen = identity.edit(state, revised, gone, [one.message for one in read], at)
+        intake = take_in(self.reader, self.options, state, seen, at, raws[:leading], None, None)
+        intake.bodies = bodies
         if not intake.seen.keep + len(intake.seen.tail):
             raise MessageError("nothing would be left to send", where="retracted")
         return intake
 
     def _idents(self, state: State, m: int) -> tuple[bytes, ...]:
-        return self.reader.idents(state.codec, self.body(state.node(m).message.body))
+        return self.reader.idents(state, self.body(state.node(m).message.body))
 
     def _same(self, hot: Hot, raws: list[bytes]) -> int:
         """Return how many leading messages are those of the head's path; a comparison of bytes where nothing moved."""
@@ -265,22 +290,22 @@ class Core:
             if received[index] == raws[index]:
                 continue
             known = state.node(state.path[index]).message
-            ident, host_id = self.reader.name(state.codec, raws[index], index)
-            if ident != known.ident or host_id != known.host_id:
+            if self.reader.ident(state, raws[index], index) != known.ident:
                 return index
             received[index] = raws[index]  # the same message in another form: marks moved, a string became a block
         return limit
 
     def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
         self._check_pairs(state, intake.seen)
+        settings = self.settings(intake.policy, intake.model)
         given = Given(
             at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
-            intake.output_limit, intake.policy, intake.system_hash, intake.system_tokens, intake.tools_names,
-            intake.tools_tokens,
+            intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
+            intake.tools, intake.tools_names, intake.tools_tokens,
         )  # fmt: skip
         answer = decide(state, given)
         if isinstance(answer, Need):
-            answer = decide(state, given, head.render(state, self.reader.count, managed=intake.compaction))
+            answer = decide(state, given, head.render(state, self.reader.count, managed=settings.compaction))
         if isinstance(answer, Need):
             raise LawBroken("the decision asks a second time for what it was given")
         return answer
@@ -308,15 +333,17 @@ class Core:
         outcome = plan.outcome
         if isinstance(outcome, ev.PassRefused):
             raise Refused(outcome.message, code=outcome.code, where=self.stream)
-        if not isinstance(outcome, ev.PassDeferred) or outcome.arrivals:
+        # pressure alone is nothing new: a held pass that is asked for again is not one more of its row (PROP-4)
+        if not isinstance(outcome, ev.PassDeferred | ev.ConversationRebuilt) or outcome.arrivals:
             return None
         if self._last is None or self._last.version != hot.state.version:
             stored = next(iter(self.log.read(self.stream, hot.state.version - 1)))
             if not isinstance(stored.event, ev.Pass):
                 return None
-            self._last = Produced(stored.event, stored.version, ())
+            self._last = Produced(stored.event, stored.version, self._delta(hot, stored.event))
         # a side request repeats only itself, and the head's request only the head's
-        if getattr(self._last.event, "side", None) != outcome.side or (outcome.divergence and not outcome.side):
+        side = getattr(outcome, "side", None)
+        if getattr(self._last.event, "side", None) != side or (outcome.divergence and not side):
             return None
         return self._last
 
@@ -329,25 +356,53 @@ class Core:
         if isinstance(outcome, ev.PassRefused):
             self._append(hot, plan.events, chunks)
             self._evolve(hot, plan.events)
+            settle(hot)
+            hot.received = []  # what the host sent is in the session, but no request holds it
             raise Refused(outcome.message, code=outcome.code, where=self.stream)
         scene = identity.Scene(hot.state, intake.seen)
         places = {edit.m: scene.index(edit.m) for edit in getattr(outcome, "edits", ())}
         resets = {m: first for m, (first, _) in intake.seen.revised.items()}
         change = views.preview(hot.view, outcome, resets, places)
-        ahead = _ahead(hot.view, plan.events)
-        work = _Projection(self, hot, ahead, scene, change, intake, texts)
-        sent, start = work.run(outcome, places)
-        outcome = msgspec.structs.replace(outcome, digest=sent[-1].digest if sent else start[1])
+        work = Pending(
+            hot,
+            ahead(hot.view, plan.events),
+            scene,
+            change,
+            self._fresh(intake),
+            self._fresh_text(texts),
+            hot.state.base_len,
+        )
+        sent, start, digest = work.project(outcome, places)
+        outcome = msgspec.structs.replace(outcome, digest=sent[-1].digest if sent else digest)
         events = (*plan.events[:-1], outcome)
         self._append(hot, events, chunks)
         self._bodies.update((digest, raw) for digest, (raw, _) in intake.bodies.items())
         self._texts.update(texts)
+        before, length = hot.state.pos, hot.state.base_len
+        delta = tuple(
+            one
+            for one in sent
+            if one.m in change.plain or one.m in change.slots or not -1 < before.get(one.m, -1) < length
+        )
         self._evolve(hot, events, change)
         if not intake.seen.side:
-            _remember(hot, intake, start[0], start[1], [one.digest for one in sent])
-        delta = tuple(one for one in sent if one.m in change.plain or one.m in change.slots)
+            _remember(hot, intake, start, digest, [one.digest for one in sent])
         self._last = Produced(outcome, hot.state.version, delta)
         return self._last
+
+    def _fresh(self, intake: Intake) -> Callable[[bytes], bytes]:
+        def raw(digest: bytes) -> bytes:
+            found = intake.bodies.get(digest)
+            return found[0] if found is not None else self.body(digest)
+
+        return raw
+
+    def _fresh_text(self, texts: dict[bytes, bytes]) -> Callable[[bytes], bytes]:
+        def text(digest: bytes) -> bytes:
+            found = texts.get(digest)
+            return found if found is not None else self.text(digest)
+
+        return text
 
     def _new_bodies(self, state: State, intake: Intake) -> Iterable[Chunk]:
         bases = {message.body: state.node(m).message.body for m, (_, message) in intake.seen.revised.items()}
@@ -361,6 +416,10 @@ class Core:
             place = self.log.append(self.stream, hot.state.version, events, chunks)
         except (Conflict, StoreBusy, TooLarge):
             raise
+        except StoreError as error:
+            if error.code != OUTCOME_UNKNOWN:
+                self._hot = None
+            raise  # what another reads of the log tells whether it was stored: our command id is in it
         except BaseException:
             self._hot = None  # whether it was stored is not known: the next call folds the log again
             raise
@@ -382,19 +441,31 @@ class Core:
         """Take in what another process appended; return our own pass where it is among it."""
         hot = self.hot()
         mine: Produced | None = None
+        refused: ev.PassRefused | None = None
         ours = False
         try:
             for stored in self.log.read(self.stream, hot.state.version, None, hot.digest or None):
                 take(self.log, hot, stored)
                 ours = bool(command) and (stored.event.cmd == command or (ours and not stored.event.cmd))
                 if ours and isinstance(stored.event, ev.Pass):
-                    mine = Produced(stored.event, stored.version, ())
+                    mine = Produced(stored.event, stored.version, self._delta(hot, stored.event))
+                elif ours and isinstance(stored.event, ev.PassRefused):
+                    refused = stored.event
         except BaseException:
             self._hot = None
             raise
         settle(hot)
         hot.received = []
+        if refused is not None:
+            raise Refused(refused.message, code=refused.code, where=self.stream)
         return mine
+
+    def _delta(self, hot: Hot, event: ev.Pass) -> tuple[request.Sent, ...]:
+        """Render what a stored pass added or changed; ``hot`` stands right behind it."""
+        touched = {arrival.m for arrival in event.arrivals} | {edit.m for edit in getattr(event, "edits", ())}
+        path = [m for m in path_of(hot.state, event) if m in touched]
+        sees = request.beside(hot.view, event)
+        return tuple(request.follow(sees, b"", path, lambda m: self.body(hot.state.node(m).message.body), self.text))
 
     def fork_from(self, parent: str, version: int, digest: bytes, head_m: int) -> None:
         """Begin this stream as a fork of ``parent`` at ``version``, with the head behind message ``head_m``."""
@@ -420,84 +491,10 @@ class Core:
             hot.snapshot = hot.state.version
 
 
-class _Projection(msgspec.Struct):
-    """The request of a pass that is decided and not yet stored."""
-
-    core: Core
-    hot: Hot
-    ahead: views.View
-    scene: identity.Scene
-    change: views.Change
-    intake: Intake
-    texts: dict[bytes, bytes]
-
-    def run(self, outcome: ev.Pass, places: dict[int, int]) -> tuple[list[request.Sent], tuple[int, bytes]]:
-        """Render what the pass adds or changes; return it with the path index and digest it starts from."""
-        index = self._first(outcome, places)
-        digest = self._before(index)
-        path = (self.scene.at(i) for i in range(index, self.scene.length()))
-        inserts: dict[int, tuple[Any, ...]] = {}
-        for insert in outcome.inserts:
-            inserts[insert.m] = (*inserts.get(insert.m, self.ahead.inserts.get(insert.m, ())), insert)
-        sent = list(request.follow(self.ahead, digest, path, self.raw, self.text, self.change, inserts))
-        return sent, (index, digest)
-
-    def _first(self, outcome: ev.Pass, places: dict[int, int]) -> int:
-        state = self.hot.state
-        if isinstance(outcome, (ev.BaselineFolded, ev.HistoryRefreshed)):
-            return 0
-        found = [self.scene.length()]
-        if outcome.divergence is not None:
-            found.append(outcome.divergence.index)
-        found.append(self.intake.seen.base[1] if self.intake.seen.base is not None else state.base_len)
-        found += [self.scene.index(arrival.m) for arrival in outcome.arrivals]
-        if not isinstance(outcome, ev.PassDeferred):
-            found += [*places.values(), *(self.scene.index(m) for m in self.hot.view.hidden)]
-        return max(min(found), 0)
-
-    def _before(self, index: int) -> bytes:
-        """Return the chain digest before a path index: kept, or reckoned from the front."""
-        hot = self.hot
-        # the chain kept is that of the head's path: where the request leaves it, nothing behind is known
-        whole = self.ahead is not hot.view or index > self.intake.seen.keep
-        if not whole and index == hot.known:
-            return hot.start
-        if not whole and hot.known >= 0 and hot.known < index <= hot.known + len(hot.chain):
-            return hot.chain[index - hot.known - 1]
-        digest = request.prefix_digest(self.ahead, self.text)
-        path = (self.scene.at(i) for i in range(index))
-        for one in request.follow(self.ahead, digest, path, self.raw, self.text, self.change):
-            digest = one.digest
-        return digest
-
-    def raw(self, m: int) -> bytes:
-        digest = self.scene.message(m).body
-        found = self.intake.bodies.get(digest)
-        return found[0] if found is not None else self.core.body(digest)
-
-    def text(self, digest: bytes) -> bytes:
-        found = self.texts.get(digest)
-        return found if found is not None else self.core.text(digest)
-
-
-def _ahead(view: views.View, events: Sequence[ev.Event]) -> views.View:
-    """Return the view with the regions before the first message as these events leave them; itself if they do not."""
-    changes: dict[str, Any] = {}
-    for event in events:
-        if isinstance(event, ev.SystemChanged):
-            changes["system"] = event.body
-        elif isinstance(event, ev.ToolsChanged):
-            changes["tools"] = event.body
-        elif isinstance(event, ev.HistoryRefreshed):
-            changes.update(m1=event.m1, cut=event.cut)
-        elif isinstance(event, ev.BaselineFolded):
-            changes.update(m0=event.m0, m1=event.m1, cut=event.cut, guidance=event.guidance, wire=event.wire)
-    return msgspec.structs.replace(view, **changes) if changes else view
-
-
 def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[bytes]) -> None:
     """Keep the chain along the head's path, and what the host last sent at each place of it."""
-    if hot.known < 0 or index < hot.known or index > hot.known + len(hot.chain) or index == 0:
+    cut = min(index, intake.seen.keep)  # a branch taken up as the head leaves the old path before its own base ends
+    if hot.known < 0 or cut < max(hot.known, index) or index > hot.known + len(hot.chain) or index == 0:
         hot.known, hot.start, hot.chain = index, start, digests
     else:
         del hot.chain[index - hot.known :]
@@ -509,9 +506,8 @@ def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[
         hot.received += raws[keep:]
         return
     seen = intake.seen
+    del hot.received[seen.touched :]
     hot.received.extend([None] * (len(state.path) - len(seen.new) - len(hot.received)))
-    if seen.revised or seen.cause:
-        hot.received = [None] * (len(state.path) - len(seen.new))
     hot.received += [intake.bodies[message.body][0] for message in seen.new]
 
 

@@ -37,7 +37,7 @@ class SetBody(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
 
 
 class SetText(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="x"):
-    """Put a text before (``pre``) or behind (``post``) the part's body; at most one a kind."""
+    """Put a text before (``pre``) or behind (``post``) the part's body; at most one a kind. An empty ``text``: none."""
 
     m: int
     p: int
@@ -83,14 +83,16 @@ Edit: TypeAlias = SetTag | SetBody | SetText | SetMedia | SetThink | SetShape | 
 class Insert(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A neutral unit of ours behind part ``p`` of message ``m``: one text message, or a complete tool arc.
 
-    ``kind`` ``text``: the chunk is the text, ``role`` the speaker. ``kind`` ``arc``: the chunk is canonical JSON
+    ``id`` names the unit: a later insert of the same id takes its place, with kind ``none`` it takes it away (on a
+    rebuild only). Codecs place it behind the message. ``kind`` ``text``: the chunk is the text, ``role`` the speaker. ``kind`` ``arc``: the chunk is canonical JSON
     ``{"id", "name", "input", "output"}``; codecs write both halves or neither.
     """
 
     m: int
     p: int
-    kind: Literal["text", "arc"]
-    text: bytes
+    id: str
+    kind: Literal["text", "arc", "none"]
+    text: bytes = b""
     role: Literal["user", "assistant"] = "user"
 
 

@@ -68,9 +68,10 @@ class SystemChanged(Base, frozen=True, array_like=True, gc=False, tag="SC"):
 
 
 class ToolsChanged(Base, frozen=True, array_like=True, gc=False, tag="TC"):
-    """The request's tool list, as a chunk (empty: none). ``names`` hashes names and descriptions only."""
+    """The request's tool list, as a chunk (empty: none). ``names`` hashes names and descriptions only, ``hash`` all."""
 
     body: bytes
+    hash: bytes
     names: bytes
     tokens: int
 
@@ -97,7 +98,7 @@ class PartsRevised(Base, frozen=True, array_like=True, gc=False, tag="PR"):
 class HeadMoved(Base, frozen=True, array_like=True, gc=False, tag="HM"):
     """The head's path is now its first ``keep`` messages and then the ordinals of ``then`` (inclusive ranges).
 
-    ``cause``: ``rewind``, ``branch``, ``removed``, ``inserted``, ``fork``.
+    ``cause``: ``rewind``, ``branch``, ``return``, ``removed``, ``inserted``, ``revised``, ``fork``.
     """
 
     keep: int
@@ -120,11 +121,14 @@ class UsageReported(Base, frozen=True, array_like=True, gc=False, tag="UR"):
 
 
 class RequestOutcome(Base, frozen=True, array_like=True, gc=False, tag="RO"):
-    """How pass ``number`` ended other than by an answer: ``not_processed``, ``aborted``, ``broken``, ``unknown``."""
+    """How pass ``number`` ended other than by an answer: ``not_processed``, ``aborted``, ``broken``, ``unknown``.
+
+    ``detail``: the provider's words, as a chunk (they may quote content), empty where there are none.
+    """
 
     number: int
     outcome: str
-    detail: str = ""
+    detail: bytes = b""
 
 
 class OverflowReported(Base, frozen=True, array_like=True, gc=False, tag="OR"):
@@ -152,6 +156,13 @@ class SessionClosed(Base, frozen=True, array_like=True, gc=False, tag="SX"):
     """The host ended the session. It may be opened again."""
 
     reason: str
+
+
+class HeadLost(Base, frozen=True, array_like=True, gc=False, tag="HL"):
+    """A person accepted that events were lost: the stream, which ended at ``was``, goes on behind ``kept``."""
+
+    was: int
+    kept: int
 
 
 # --------------------------------------------------------------------- intents
@@ -187,10 +198,14 @@ class WrapupRequested(Base, frozen=True, array_like=True, gc=False, tag="WR"):
 
 
 class PurgeRequested(Base, frozen=True, array_like=True, gc=False, tag="PQ"):
-    """Content is to be destroyed, structure kept. ``chunks`` names what goes; ``scope`` says why (reserved)."""
+    """Content is to be destroyed, structure kept (reserved; the command comes later).
+
+    ``scope``: ``session``, ``message:<m>`` or ``chunks``; only the last one names ``chunks``, the others mean all that
+    events of their scope name and no living event outside it does.
+    """
 
     scope: str
-    chunks: tuple[bytes, ...]
+    chunks: tuple[bytes, ...] = ()
 
 
 # ------------------------------------------------------------------- summaries
@@ -208,12 +223,12 @@ class HistorianStarted(Base, frozen=True, array_like=True, gc=False, tag="HS"):
 
 
 class Compartment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A summary of messages ``first..last`` in four tiers (chunks by digest), with an importance of 1 to 100."""
+    """A summary of messages ``first..last``: title and four tiers as chunks, importance of 1 to 100."""
 
     seq: int
     first: int
     last: int
-    title: str
+    title: bytes
     tiers: tuple[bytes, bytes, bytes, bytes]
     tokens: tuple[int, int, int, int]
     importance: int
@@ -230,11 +245,11 @@ class HistorianPublished(Base, frozen=True, array_like=True, gc=False, tag="HP")
 
 
 class HistorianFailed(Base, frozen=True, array_like=True, gc=False, tag="HF"):
-    """A run ended without a result; history is as it was."""
+    """A run ended without a result; history is as it was. ``message``: what the summariser said, as a chunk."""
 
     run: str
     kind: str
-    message: str
+    message: bytes
 
 
 class CompartmentsReplaced(Base, frozen=True, array_like=True, gc=False, tag="CR"):
@@ -261,10 +276,15 @@ class Divergence(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Side(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A request beside the head: the head's first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges)."""
+    """A request beside the head: the head's first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges).
+
+    ``system``, ``tools``: its own regions, as chunks (empty: none). They are not the session's.
+    """
 
     keep: int
     then: tuple[tuple[int, int], ...]
+    system: bytes
+    tools: bytes
 
 
 class Price(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -296,6 +316,27 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     held: bool
     drainable: int
     price: Price | None = None
+
+
+class Adopted(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a rebuild adopts for all passes until the next (convention 14).
+
+    ``floor``: protected tokens; ``ratio``: provider tokens for 1,000 local ones; ``execute``, ``force``: thresholds in
+    1/100 of a per cent.
+    """
+
+    floor: int
+    ratio: int
+    execute: int
+    force: int
+
+
+class Pin(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a rendered text was made from: a version of another stream, with its chain digest."""
+
+    stream: str
+    version: int
+    digest: bytes
 
 
 class PassDeferred(Base, frozen=True, array_like=True, gc=False, tag="PD"):
@@ -333,7 +374,7 @@ class ConversationRebuilt(Base, frozen=True, array_like=True, gc=False, tag="P1"
     decision: Decision
     edits: tuple[Edit, ...]
     landed: tuple[tuple[int, str], ...]
-    floor: int
+    adopted: Adopted
 
 
 class HistoryRefreshed(Base, frozen=True, array_like=True, gc=False, tag="P2"):
@@ -351,10 +392,11 @@ class HistoryRefreshed(Base, frozen=True, array_like=True, gc=False, tag="P2"):
     decision: Decision
     edits: tuple[Edit, ...]
     landed: tuple[tuple[int, str], ...]
-    floor: int
+    adopted: Adopted
     m1: tuple[bytes, ...]
     cut: int
     head_tokens: int
+    pins: tuple[Pin, ...] = ()
 
 
 class BaselineFolded(Base, frozen=True, array_like=True, gc=False, tag="P3"):
@@ -372,13 +414,14 @@ class BaselineFolded(Base, frozen=True, array_like=True, gc=False, tag="P3"):
     decision: Decision
     edits: tuple[Edit, ...]
     landed: tuple[tuple[int, str], ...]
-    floor: int
+    adopted: Adopted
     m1: tuple[bytes, ...]
     cut: int
     m0: tuple[bytes, ...]
     guidance: bytes
     reasons: tuple[str, ...]
     head_tokens: int
+    pins: tuple[Pin, ...] = ()
 
 
 class PassRefused(Base, frozen=True, array_like=True, gc=False, tag="P4"):
@@ -393,19 +436,20 @@ class PassRefused(Base, frozen=True, array_like=True, gc=False, tag="P4"):
 
 
 class LastGoodReplayed(Base, frozen=True, array_like=True, gc=False, tag="P5"):
-    """While the store was unwritable, the view of pass ``base`` went out with messages ``raw`` as they came.
+    """While the store was unwritable, the view of pass ``base`` went out with the new messages as they came.
 
-    Their parts have numbers (``tags``) that show only from the next rebuild on (convention 15).
+    It stands behind the events that record those messages, before the pass of the same transaction. The parts of
+    ``arrivals`` have numbers that show only from the next rebuild on (convention 15).
     """
 
     number: int
     now: int
     wire: int
     base: int
-    raw: tuple[int, ...]
-    tags: tuple[Arrival, ...]
+    arrivals: tuple[Arrival, ...]
     digest: bytes
     tokens: int
+    divergence: Divergence | None = None
 
 
 # ------------------------------------------------------- knowledge, upkeep, user
@@ -456,6 +500,7 @@ Event: TypeAlias = (
     | CacheLossReported
     | HostCompacted
     | SessionClosed
+    | HeadLost
     | DropsQueued
     | FlushRequested
     | PolicyChanged

@@ -14,8 +14,10 @@ import msgspec
 from . import events as ev
 from .errors import MessageError
 from .session import State, children
-from .transcript import Call, Message, Result
+from .transcript import Call, Message, Result, Text
 
+EVENT_WEIGHT = 500_000
+"""About how many bytes of messages one event holds; a longer array takes several (an event may have 1 MiB)."""
 SHIFT = 64
 """How far a removed or inserted stretch is looked for before the path counts as another branch."""
 
@@ -45,6 +47,10 @@ class Scene(msgspec.Struct, frozen=True):
 
     state: State
     seen: Observation
+    places: dict[int, int] = {}
+
+    def __post_init__(self) -> None:
+        self.places.update({m: self.seen.keep + j for j, m in enumerate(self.seen.tail)})
 
     def message(self, m: int) -> Message:
         """Return what the host last sent as message ``m``."""
@@ -69,11 +75,11 @@ class Scene(msgspec.Struct, frozen=True):
         found = self.state.pos.get(m, -1)
         if 0 <= found < self.seen.keep:
             return found
-        return self.seen.keep + self.seen.tail.index(m) if m in self.seen.tail else -1
+        return self.places.get(m, -1)
 
     def unshown(self) -> list[tuple[int, int]]:
         """Return (ordinal, first part) of all on the path that no request held in its present form, in path order."""
-        waiting = {m: first for m, first in self.state.unshown.items()}
+        waiting = dict(self.state.unshown)
         for m, (first, _) in self.seen.revised.items():
             waiting[m] = min(first, waiting.get(m, first))
         for m in range(len(self.state.nodes) + 1, len(self.state.nodes) + len(self.seen.new) + 1):
@@ -91,13 +97,21 @@ def align(
 ) -> Observation:
     """Say what an array means whose first ``keep`` messages are the head's, and whose others are ``rest``.
 
-    ``leading(m, j)`` counts the leading parts of equal content that node ``m`` and ``rest[j]`` have. Raises ``MessageError`` where one host id stands twice.
+    ``leading(m, j)`` counts the leading parts of equal content that node ``m`` and ``rest[j]`` have. Raises
+    ``MessageError`` where one host id stands twice.
     """
     _unique(state, rest, keep)
+    seen = _align(state, keep, rest, leading, at)
+    return msgspec.structs.replace(seen, events=_split(state, seen.events))
+
+
+def _align(
+    state: State, keep: int, rest: Sequence[Message], leading: Callable[[int, int], int], at: int
+) -> Observation:
     path = state.path
     if keep == len(path):
         return _append(state, keep, rest, at)
-    if rest and all(message.host_id for message in rest) and all(state.node(m).message.host_id for m in path[keep:]):
+    if keep + len(rest) and all(message.host_id for message in rest) and _named(state, path[keep:]):
         return _by_id(state, keep, rest, leading, at)
     changed = _in_place(state, keep, rest, leading)
     if changed is not None:
@@ -108,6 +122,10 @@ def align(
     return _branch(state, keep, rest, at)
 
 
+def _named(state: State, path: Sequence[int]) -> bool:
+    return all(state.node(m).message.host_id for m in path)
+
+
 def edit(
     state: State,
     revised: Sequence[tuple[int, int, Message]],
@@ -115,13 +133,22 @@ def edit(
     new: Sequence[Message],
     at: int,
 ) -> Observation:
-    """Say what a host's own account of its changes means (``advance``): (ordinal, first part, message), ordinals, new."""
+    """Say what a host's own account of its changes means: (ordinal, first part, message), ordinals taken away, new.
+
+    Raises ``MessageError`` for a message named twice.
+    """
+    names = [m for m, _, _ in revised] + list(retracted)
+    again = next((m for j, m in enumerate(names) if m in names[:j]), 0)
+    if again:
+        raise MessageError("a message is named twice among the revised and retracted ones", value=again)
+    revised = [(m, _from(message, first), message) for m, first, message in revised]
     stays = [message for message in new if state.hosts.get(message.host_id, 0) not in retracted]
     _unique(state, stays, len(state.path))
     events: list[ev.Event] = [ev.PartsRevised(at, "", m, first, message) for m, first, message in revised]
     places = [(state.pos[m], first) for m, first, _ in revised] + [(state.pos[m], 0) for m in retracted]
     touched, part = min(places, default=(len(state.path), 0))
-    keep, tail = len(state.path), ()
+    keep = len(state.path)
+    tail: tuple[int, ...] = ()
     if retracted:
         gone = set(retracted)
         keep = min(state.pos[m] for m in retracted)
@@ -133,16 +160,74 @@ def edit(
         events.append(ev.MessagesObserved(at, "", end, tuple(new)))
     cause = "removed" if retracted else "revised" if revised else ""
     return Observation(
-        tuple(events), keep, tail + numbers, tuple(new), {m: (f, msg) for m, f, msg in revised}, touched, part, cause
+        _split(state, events),
+        keep,
+        tail + numbers,
+        tuple(new),
+        {m: (f, msg) for m, f, msg in revised},
+        touched,
+        part,
+        cause,
     )
+
+
+def _split(state: State, events: Sequence[ev.Event]) -> tuple[ev.Event, ...]:
+    """Return the events with long stretches of messages told in several, none over the limit of an event."""
+    found: list[ev.Event] = []
+    ahead = len(state.nodes)
+    for event in events:
+        if not isinstance(event, ev.MessagesObserved):
+            found.append(event)
+            continue
+        after, weight = event.after, 0
+        stretch: list[Message] = []
+        for message in event.messages:
+            own = 150 + 100 * len(message.parts)
+            if stretch and weight + own > EVENT_WEIGHT:
+                found.append(msgspec.structs.replace(event, after=after, messages=tuple(stretch)))
+                after, stretch, weight = ahead, [], 0
+            stretch.append(message)
+            weight, ahead = weight + own, ahead + 1
+        found.append(msgspec.structs.replace(event, after=after, messages=tuple(stretch)))
+    return tuple(found)
+
+
+def _from(message: Message, first: int) -> int:
+    """Return the first part a revision shows anew: all, where only blank texts come before (they stood for nothing)."""
+    return 0 if all(isinstance(part, Text) and part.blank for part in message.parts[:first]) else first
 
 
 def _append(state: State, keep: int, rest: Sequence[Message], at: int) -> Observation:
     if not rest:
         return Observation(keep=keep, touched=keep)
+    if state.end() in state.left:
+        back = _returning(state, state.end(), rest)
+        if back:
+            return _return(state, keep, back, rest[len(back) :], at)
     numbers = tuple(range(len(state.nodes) + 1, len(state.nodes) + len(rest) + 1))
     events = (ev.MessagesObserved(at, "", state.end(), tuple(rest)),)
     return Observation(events, keep, numbers, tuple(rest), touched=keep)
+
+
+def _returning(state: State, parent: int, rest: Sequence[Message]) -> tuple[int, ...]:
+    """Return the known nodes that ``rest`` begins with behind ``parent``: a path that comes back finds its numbers."""
+    known = children(state)
+    chain: list[int] = []
+    for message in rest:
+        child = next((m for m in known.get(parent, ()) if state.node(m).message.ident == message.ident), 0)
+        if not child:
+            break
+        chain.append(child)
+        parent = child
+    return tuple(chain)
+
+
+def _return(state: State, keep: int, back: tuple[int, ...], rest: Sequence[Message], at: int) -> Observation:
+    events: list[ev.Event] = [ev.HeadMoved(at, "", keep, ranges(back), "return")]
+    if rest:
+        events.append(ev.MessagesObserved(at, "", back[-1], tuple(rest)))
+    numbers = tuple(range(len(state.nodes) + 1, len(state.nodes) + len(rest) + 1))
+    return Observation(tuple(events), keep, back + numbers, tuple(rest), touched=keep)
 
 
 def _in_place(
@@ -163,13 +248,11 @@ def _in_place(
         following = j + 1 < len(old) and state.node(old[j + 1]).message.ident == rest[j + 1].ident
         if not common and not following and not _kin(known, rest[j]):
             return None
-        changed[j] = common
-    return changed
+        changed[j] = _from(rest[j], common)
+    return changed or None
 
 
-def _revise(
-    state: State, keep: int, rest: Sequence[Message], changed: dict[int, int], at: int
-) -> Observation:
+def _revise(state: State, keep: int, rest: Sequence[Message], changed: dict[int, int], at: int) -> Observation:
     old = state.path[keep:]
     events: list[ev.Event] = []
     revised: dict[int, tuple[int, Message]] = {}
@@ -243,29 +326,32 @@ def _by_id(
     tail: list[int] = []
     new: list[Message] = []
     ahead = len(state.nodes)
+    old = state.path[keep:]
     for j, message in enumerate(rest):
         m = state.hosts.get(message.host_id, 0)
+        if not m and j < len(old) and state.node(old[j]).message.ident == message.ident:
+            m = old[j]  # the host re-keyed it; it is the same message at the same place (transform.md 2.5)
         if not m:
             new.append(message)
             m = ahead + len(new)
         elif state.node(m).message.ident != message.ident:
-            first = leading(m, j)
+            first = _from(message, leading(m, j))
             revised[m] = (first, message)
             events.append(ev.PartsRevised(at, "", m, first, message))
         tail.append(m)
     if new:
         events.append(ev.MessagesObserved(at, "", _parent(state, keep, tail, ahead), tuple(new)))
     events = _reordered(events)
-    old = state.path[keep:]
     moved = tail[: len(old)] != old
     trailing = [m for m in tail if m > ahead] == tail[len(old) :] and not moved
+    cause = "revised" if not moved else "removed" if set(old) - set(tail) else "inserted"
     if not trailing:
-        events.append(ev.HeadMoved(at, "", keep, ranges(tuple(tail)), "removed"))
-    same = next((j for j, (a, b) in enumerate(zip(old, tail, strict=False)) if a != b or b in revised), min(len(old), len(tail)))
-    first = revised[tail[same]][0] if same < len(tail) and tail[same] in revised else 0
-    return Observation(
-        tuple(events), keep, tuple(tail), tuple(new), revised, keep + same, first, "removed" if moved else "revised"
+        events.append(ev.HeadMoved(at, "", keep, ranges(tuple(tail)), cause))
+    same = next(
+        (j for j, (a, b) in enumerate(zip(old, tail, strict=False)) if a != b or b in revised), min(len(old), len(tail))
     )
+    first = revised[tail[same]][0] if same < len(tail) and tail[same] in revised else 0
+    return Observation(tuple(events), keep, tuple(tail), tuple(new), revised, keep + same, first, cause)
 
 
 def _reordered(events: list[ev.Event]) -> list[ev.Event]:
@@ -281,26 +367,23 @@ def _parent(state: State, keep: int, tail: Sequence[int], ahead: int) -> int:
 def _branch(state: State, keep: int, rest: Sequence[Message], at: int) -> Observation:
     """Another path of the tree: the head only if it leaves by the last message, or goes on behind a known branch."""
     parent = state.path[keep - 1] if keep else 0
-    chain: list[int] = []
-    known = children(state)
-    for message in rest:
-        child = next((m for m in known.get(parent, ()) if state.node(m).message.ident == message.ident), 0)
-        if not child:
-            break
-        chain.append(child)
-        parent = child
+    chain = _returning(state, parent, rest)
+    parent = chain[-1] if chain else parent
     new = tuple(rest[len(chain) :])
     numbers = tuple(range(len(state.nodes) + 1, len(state.nodes) + len(new) + 1))
-    tail = tuple(chain) + numbers
+    tail = chain + numbers
     events: list[ev.Event] = [ev.MessagesObserved(at, "", parent, new, side=True)] if new else []
     passed = [index for index, m in enumerate(tail[:-1]) if m in state.tips]
     leaves_by_last = keep == len(state.path) - 1 or state.last is None
     if not passed and not leaves_by_last:
         return Observation(tuple(events), keep, tail, new, touched=keep, cause="branch", side=True)
     events.append(ev.HeadMoved(at, "", keep, ranges(tail), "branch" if passed else "rewind"))
-    base = (state.tips[tail[passed[-1]]], keep + passed[-1] + 1) if passed else None
+    tip = tail[passed[-1]] if passed else 0
+    base = (state.tips[tip], keep + passed[-1] + 1) if tip and state.tips[tip] else None
     touched = base[1] if base else keep
-    return Observation(tuple(events), keep, tail, new, touched=touched, cause="branch" if passed else "rewind", base=base)
+    return Observation(
+        tuple(events), keep, tail, new, touched=touched, cause="branch" if passed else "rewind", base=base
+    )
 
 
 def ranges(ordinals: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
@@ -318,4 +401,3 @@ def _unique(state: State, rest: Sequence[Message], keep: int) -> None:
         if message.host_id and (message.host_id in seen or earlier):
             raise MessageError("two messages carry the same id", value=message.host_id, where=f"messages[{keep + j}]")
         seen.add(message.host_id)
-

@@ -30,7 +30,9 @@ def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[
             if isinstance(part, Call):
                 again = part.id in open_calls or (codec == "anthropic" and (part.id in used or known(part.id)))
                 if again:
-                    raise MessageError("two tool calls carry the same id; a provider refuses that", value=part.id, where=where)
+                    raise MessageError(
+                        "two tool calls carry the same id; a provider refuses that", value=part.id, where=where
+                    )
                 open_calls[part.id] = index
                 used.add(part.id)
             elif isinstance(part, Result):

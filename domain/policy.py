@@ -15,6 +15,7 @@ from .errors import OptionError
 
 DEFAULT_THRESHOLD = 65.0
 DEFAULT_TTL_MS = 300_000
+PREFIX_BOUND = ("fable-5-1", "opus-5-5", "sonnet-5-5")
 NEVER_MS = 1 << 62
 _TTL = re.compile(r"(\d{1,12})\s*(ms|s|m|h)?\Z")
 _UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
@@ -31,7 +32,8 @@ class Policy(pydantic.BaseModel):
     per model, wins where it matches and the window is known. ``cache_ttl``: how long the provider keeps an idle prefix
     (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
     output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
-    window to the host. Sources: ``transform.md`` 1.2, 1.6, 3.3, 8.1.
+    window to the host. ``prefix_bound_models``: names beside those known whose signed reasoning is bound to every byte
+    before it. Sources: ``transform.md`` 1.2, 1.6, 3.3, 8.1.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +44,7 @@ class Policy(pydantic.BaseModel):
     protected_tokens: Reserve | dict[str, Reserve] | None = None
     output_reserve: Reserve | dict[str, Reserve] | None = None
     compaction: bool = True
+    prefix_bound_models: tuple[str, ...] = ()
 
     def canonical(self) -> bytes:
         """Return the policy as canonical JSON, the form the log keeps."""
@@ -49,7 +52,10 @@ class Policy(pydantic.BaseModel):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The policy as it applies to one model. ``threshold`` in 1/100 of a per cent, times in ms, sizes in tokens."""
+    """The policy as it applies to one model. ``threshold`` in 1/100 of a per cent, times in ms, sizes in tokens.
+
+    ``bound``: the model's signed reasoning is bound to every byte before it (``transform.md`` 4.6, as ruled).
+    """
 
     threshold: int
     threshold_tokens: int | None
@@ -57,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True):
     protected: int | None
     reserve: int | None
     compaction: bool
+    bound: bool
 
 
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
@@ -64,11 +71,21 @@ def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
     if isinstance(given, Policy):
         return given
     try:
-        return Policy.model_validate({} if given is None else msgspec.json.decode(given) if isinstance(given, bytes) else given)
+        made = Policy.model_validate(
+            {} if given is None else msgspec.json.decode(given) if isinstance(given, bytes) else given
+        )
+        made.canonical()
+        return made
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(piece) for piece in first["loc"]) or "policy"
-        raise OptionError(f"the setting {name!r} cannot be used: {first['msg']}", value=first.get("input"), where=name) from None
+        raise OptionError(
+            f"the setting {name!r} cannot be used: {first['msg']}", value=first.get("input"), where=name
+        ) from None
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            f"a setting holds text that is not Unicode: {error.reason}", value=error.object, where="policy"
+        ) from None
     except msgspec.DecodeError as error:
         raise OptionError(f"the policy is not JSON: {error}", value=given) from None
 
@@ -83,7 +100,12 @@ def resolve(policy: Policy, model: str) -> Settings:
         protected=_pick(policy.protected_tokens, model),
         reserve=_pick(policy.output_reserve, model),
         compaction=policy.compaction,
+        bound=any(_plain(name) in _plain(model) for name in (*PREFIX_BOUND, *policy.prefix_bound_models)),
     )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[._]", "-", name.lower())
 
 
 def parse_ttl(text: str | None) -> int:

@@ -38,7 +38,7 @@ def evaluate(state: State, drop: object) -> Marked:
     fresh = tuple(n for n in asked if n not in state.queue and state.tags[n - 1].status == "active")
     if not fresh:
         return Marked((), "All of these are marked or dropped already; nothing more is needed.")
-    shielded = protected(state, state.floor, emergency=False)
+    shielded = protected(state, state.adopted.floor if state.adopted is not None else 0, emergency=False)
     now = [n for n in fresh if n not in shielded]
     later = [n for n in fresh if n in shielded]
     pieces = []

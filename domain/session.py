@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from . import events as ev
+from .edits import Arrival
 from .errors import LawBroken
 from .transcript import Call, Message, Result, Text
 from .window import LEARNT
@@ -105,6 +106,7 @@ class State(msgspec.Struct, array_like=True):
     system_hash: bytes = b""
     system_tokens: int = 0
     tools: bytes = b""
+    tools_hash: bytes = b""
     tools_names: bytes = b""
     tools_tokens: int = 0
     policy: bytes = b"{}"
@@ -129,9 +131,12 @@ class State(msgspec.Struct, array_like=True):
     base_keep: int = 0
     base_part: int = 0
     base_cause: str = ""
+    base_system: bytes = b""
+    base_tools: bytes = b""
+    left: dict[int, int] = msgspec.field(default_factory=dict)
     rebuilt: int = 0
     rebuilt_now: int = 0
-    floor: int = 0
+    adopted: ev.Adopted | None = None
     usage: Usage | None = None
     response_now: int = 0
     ratios: dict[str, int] = msgspec.field(default_factory=dict)
@@ -149,7 +154,7 @@ class State(msgspec.Struct, array_like=True):
     cut: int = 0
     commands: dict[str, str] = msgspec.field(default_factory=dict)
     pos: dict[int, int] = msgspec.field(default_factory=dict)
-    adopted: dict[int, list[int]] = msgspec.field(default_factory=dict)
+    fostered: dict[int, list[int]] = msgspec.field(default_factory=dict)
     hosts: dict[str, int] = msgspec.field(default_factory=dict)
     accepted: int = 0
 
@@ -182,7 +187,14 @@ def evolve(state: State, version: int, event: ev.Event) -> None:
         state.last_version = version
 
 
-_OUTCOMES = (ev.PassDeferred, ev.ConversationRebuilt, ev.HistoryRefreshed, ev.BaselineFolded, ev.PassRefused)
+_OUTCOMES = (
+    ev.PassDeferred,
+    ev.ConversationRebuilt,
+    ev.HistoryRefreshed,
+    ev.BaselineFolded,
+    ev.PassRefused,
+    ev.LastGoodReplayed,
+)
 
 
 def _remember(state: State, event: ev.Event) -> None:
@@ -223,7 +235,8 @@ def _system(state: State, event: ev.SystemChanged) -> None:
 
 
 def _tools(state: State, event: ev.ToolsChanged) -> None:
-    state.tools, state.tools_names, state.tools_tokens = event.body, event.names, event.tokens
+    state.tools, state.tools_hash, state.tools_names = event.body, event.hash, event.names
+    state.tools_tokens = event.tokens
 
 
 def _policy(state: State, event: ev.PolicyChanged) -> None:
@@ -244,8 +257,10 @@ def _observed(state: State, event: ev.MessagesObserved) -> None:
             state.pos[m] = len(state.path)
             state.path.append(m)
         parent = m
-    if extends and state.overflow is not None and any(message.role == "assistant" for message in event.messages):
-        if state.last is not None and state.last.number > state.overflow.number:
+    if extends and state.last is not None and any(message.role == "assistant" for message in event.messages):
+        # answered, with usage unknown (convention 19): kept, or the next pass would not know and fold for idleness
+        state.response_now = max(state.response_now, state.last.now)
+        if state.overflow is not None and state.last.number > state.overflow.number:
             state.overflow = None  # the model answered a later request (convention 19)
 
 
@@ -255,6 +270,11 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
         number = state.tag_of.get(key(event.m, p), 0)
         if number and not state.tags[number - 1].body:
             state.tags[number - 1].body = node.message.body  # an original can be found for ever
+        if number and p >= len(event.message.parts):
+            state.queue.pop(number, None)  # the part is gone: nothing is left to drop, and its place may be filled anew
+            del state.tag_of[key(event.m, p)]
+        if p >= event.first:
+            state.call_of.pop(key(event.m, p), None)
     if node.message.host_id:
         state.hosts.pop(node.message.host_id, None)
     node.message, node.revision = event.message, node.revision + 1
@@ -286,7 +306,7 @@ def children(state: State) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for m, node in enumerate(state.nodes, 1):
         found.setdefault(node.parent, []).append(m)
-    for parent, others in state.adopted.items():
+    for parent, others in state.fostered.items():
         found.setdefault(parent, []).extend(others)
     return found
 
@@ -297,8 +317,10 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
     _set_path(state, event.keep, then)
-    tip = next((index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1)
-    if tip >= 0 and event.cause == "branch":
+    tip = next(
+        (index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1
+    )
+    if tip >= 0 and event.cause == "branch" and state.tips[state.path[tip]]:
         state.base, state.base_len = state.tips[state.path[tip]], tip + 1
         state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
     else:
@@ -311,11 +333,13 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
 def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
     for m in state.path[keep:]:
         state.pos.pop(m, None)
+    if keep < len(state.path):
+        state.left[state.path[keep - 1] if keep else 0] = 1  # a path may come back through here
     del state.path[keep:]
     for m in then:
         before = state.end()
-        if state.node(m).parent != before and m not in state.adopted.get(before, ()):
-            state.adopted.setdefault(before, []).append(m)
+        if state.node(m).parent != before and m not in state.fostered.get(before, ()):
+            state.fostered.setdefault(before, []).append(m)
         state.pos[m] = len(state.path)
         state.path.append(m)
 
@@ -338,12 +362,12 @@ def _usage(state: State, event: ev.UsageReported) -> None:
         state.overflow = None
     if event.number >= state.rebuilt and (state.usage is None or event.number >= state.usage.number):
         state.usage = Usage(total, event.number)
-    if event.number == state.passes:
+    if state.last is not None and event.number == state.last.number:
         state.reopened = False
 
 
 def _outcome(state: State, event: ev.RequestOutcome) -> None:
-    if event.outcome != "not_processed" or event.number != state.passes:
+    if event.outcome != "not_processed" or state.last is None or event.number != state.last.number:
         return
     if event.number == state.rebuilt:
         state.reopened = True
@@ -383,7 +407,7 @@ def _nothing(state: State, event: Any) -> None:
     """Facts kept for people and later lanes; no decision of this version reads them."""
 
 
-def _arrive(state: State, arrivals: tuple[ev.Arrival, ...]) -> None:
+def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
     for arrival in arrivals:
         node = state.node(arrival.m)
         for offset, number in enumerate(arrival.tags):
@@ -420,14 +444,8 @@ def _passed(state: State, event: ev.Pass) -> None:
     if isinstance(event, ev.PassDeferred) and event.side is not None:
         if event.side.then:
             state.tips[event.side.then[-1][1]] = event.number
-        return  # a side request: the head's own last request stays what it was, and its usage is not the head's (PROP-7)
-    state.counted[event.number] = event.tokens
-    if len(state.counted) >= 2 * COUNTS_KEPT:
-        state.counted = dict(list(state.counted.items())[-COUNTS_KEPT:])
-    state.unmanaged = False
-    state.tips.pop(state.end(), None)
-    state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
-    state.base, state.base_len, state.base_keep, state.base_part, state.base_cause = _based(state, event.number)
+        return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
+    _produced(state, event)
     if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
         state.fold.model, state.fold.tools = state.fold.model or state.model, state.fold.tools or state.tools_names
     decision = event.decision
@@ -449,26 +467,40 @@ def _passed(state: State, event: ev.Pass) -> None:
         tag.status, tag.mode = "dropped", mode
         state.queue.pop(number, None)
     state.held = 0
-    state.rebuilt, state.rebuilt_now, state.floor = event.number, state.seen, event.floor
+    state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:
         state.usage = None
     state.reopened = False
-    state.tips = {}
+    state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
     if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
         state.cut = event.cut
         if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
             state.fold.head_tokens = event.head_tokens
     if isinstance(event, ev.BaselineFolded):
         state.fold = Fold(
-            event.number, state.seen, state.model, state.system_hash, state.tools_names, event.guidance,
+            event.number,
+            state.seen,
+            state.model,
+            state.system_hash,
+            state.tools_names,
+            event.guidance,
             event.head_tokens,
         )
         state.wire = event.wire
         state.compacted = 0
 
 
-def _based(state: State, number: int) -> tuple[int, int, int, int, str]:
-    return number, len(state.path), len(state.path), 0, ""
+def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:
+    """The head's last request is now this one: what the next one extends, and what its usage is counted against."""
+    state.counted[event.number] = event.tokens
+    if len(state.counted) >= 2 * COUNTS_KEPT:
+        state.counted = dict(list(state.counted.items())[-COUNTS_KEPT:])
+    state.unmanaged = False
+    state.tips.pop(state.end(), None)
+    state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
+    state.base, state.base_len, state.base_keep = event.number, len(state.path), len(state.path)
+    state.base_part, state.base_cause = 0, ""
+    state.base_system, state.base_tools = state.system, state.tools
 
 
 def _refused(state: State, event: ev.PassRefused) -> None:
@@ -478,11 +510,10 @@ def _refused(state: State, event: ev.PassRefused) -> None:
 
 
 def _replayed(state: State, event: ev.LastGoodReplayed) -> None:
-    _arrive(state, event.tags)
+    _arrive(state, event.arrivals)
     state.passes = event.number
     state.seen = max(state.seen, event.now)
-    state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
-    state.base, state.base_len, state.base_keep, state.base_part, state.base_cause = _based(state, event.number)
+    _produced(state, event)
 
 
 def call_part(state: State, m: int, p: int) -> Call | None:
@@ -524,6 +555,7 @@ _HANDLERS: dict[type, Any] = {
     ev.CacheLossReported: _cache_lost,
     ev.HostCompacted: _compacted,
     ev.SessionClosed: _nothing,
+    ev.HeadLost: _nothing,
     ev.DropsQueued: _queued,
     ev.FlushRequested: _flush,
     ev.RecompRequested: _nothing,

@@ -12,7 +12,7 @@ LIMIT = 200
 KEPT = 100
 
 
-def escape(id: str) -> str:  # noqa: A002 - a host's id is called id everywhere
+def escape(id: str) -> str:
     """Return an id percent-encoded to ``[A-Za-z0-9._~:-]``; over 200 bytes its first 100, ``~`` and its SHA-256."""
     if not isinstance(id, str) or not id:
         raise OptionError("an id must be text with at least one character", value=id)
@@ -22,7 +22,7 @@ def escape(id: str) -> str:  # noqa: A002 - a host's id is called id everywhere
     return f"{whole[:KEPT]}~{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def session_stream(harness: str, id: str) -> str:  # noqa: A002 - a host's id is called id everywhere
+def session_stream(harness: str, id: str) -> str:
     """Return the stream of one host's session."""
     return f"session/{escape(harness)}/{escape(id)}"
 

@@ -10,7 +10,6 @@ from .policy import Settings
 
 ASSUMED_WINDOW = 128_000
 """Pressure is reckoned against this where the window is not known (1.2); nothing is ever refused by it."""
-TRUSTED = range(20_000, 3_000_001)
 LEARNT = range(1_024, 10_000_001)
 EMERGENCY = 9_500
 WALL_MARGIN = 4_096

@@ -6,7 +6,7 @@ Nothing is taken from a snapshot. ``read`` has checked chain and heads before an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -53,6 +53,10 @@ class Entry(msgspec.Struct):
     digests: tuple[Any, ...]
 
 
+_REQUESTS = (ev.PassDeferred, ev.ConversationRebuilt, ev.HistoryRefreshed, ev.BaselineFolded, ev.LastGoodReplayed)
+_Sent: TypeAlias = ev.Pass | ev.LastGoodReplayed
+
+
 class _Request(msgspec.Struct):
     """A request as served: its entries and everything before them."""
 
@@ -70,7 +74,7 @@ class _Auditor(msgspec.Struct):
     found: list[Difference]
     checked: set[int]
     passes: int = 0
-    bytes: int = 0
+    size: int = 0
     divergences: int = 0
 
     def text(self, digest: bytes) -> bytes:
@@ -81,11 +85,11 @@ class _Auditor(msgspec.Struct):
     def see(self, stored: Any) -> None:
         """Take one event, and check it if it is a pass."""
         event = stored.event
-        base = self.served.get(event.base) if isinstance(event, ev.Pass) else None
+        base = self.served.get(event.base) if isinstance(event, _REQUESTS) else None
         take(self.source, self.folded, stored, snapshots=False)
         if isinstance(event, ev.SessionForked):
             self._inherit(event)
-        if isinstance(event, ev.Pass):
+        if isinstance(event, _REQUESTS):
             self._check(stored.version, event, base)
 
     def _inherit(self, event: ev.SessionForked) -> None:
@@ -96,20 +100,23 @@ class _Auditor(msgspec.Struct):
         prefix = tuple(block.digest for block in request.prefix_blocks(parent.view, self.text))
         self.served[state.base] = _Request(entries, prefix, state.base_keep == state.base_len)
 
-    def _check(self, version: int, event: ev.Pass, base: _Request | None) -> None:
+    def _check(self, version: int, event: _Sent, base: _Request | None) -> None:
         self.passes += 1
         self._check_wire(version, event)
-        state, view = self.folded.state, self.folded.view
+        state, view = self.folded.state, request.beside(self.folded.view, event)
         entries = [self._entry(state, view, m) for m in path_of(state, event)]
         prefix = tuple(block.digest for block in request.prefix_blocks(view, self.text))
         form = wire(view.wire)
         digest = form.chain(form.GENESIS(view.codec), request.prefix_blocks(view, self.text))
         for entry in entries:
             digest = form.chain(digest, entry.digests)
-            self.bytes += sum(map(len, entry.json))
+            self.size += sum(map(len, entry.json))
         if digest != event.digest:
             self._differ(
-                "digest", version, event, f"the request renders to {digest.hex()[:16]}, stored is {event.digest.hex()[:16]}"
+                "digest",
+                version,
+                event,
+                f"the request renders to {digest.hex()[:16]}, stored is {event.digest.hex()[:16]}",
             )
         now = _Request(entries, prefix)
         if base is not None:
@@ -120,7 +127,7 @@ class _Auditor(msgspec.Struct):
         keep = {event.number, state.base, *state.tips.values(), state.last.number if state.last else 0}
         self.served = {number: one for number, one in self.served.items() if number in keep}
 
-    def _check_wire(self, version: int, event: ev.Pass) -> None:
+    def _check_wire(self, version: int, event: _Sent) -> None:
         if event.wire in self.checked:
             return
         self.checked.add(event.wire)
@@ -137,19 +144,21 @@ class _Auditor(msgspec.Struct):
             entry = self.known[m] = Entry(m, body, slots, inserts, json, digests)
         return entry
 
-    def _against(self, version: int, event: ev.Pass, base: _Request, now: _Request) -> None:
+    def _against(self, version: int, event: _Sent, base: _Request, now: _Request) -> None:
         """Hold a request against the one it extends: what its level and its divergence let it change, and nothing else."""
         divergence = event.divergence
         region = divergence is not None and divergence.cause in ("system", "tools")
-        if base.prefix != now.prefix and not region and isinstance(event, ev.PassDeferred | ev.ConversationRebuilt):
+        if base.prefix != now.prefix and not region and not isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
             self._differ("prefix", version, event, "system, tools, m[0] or m[1] changed where they may not")
         limit = len(base.entries)
         if divergence is not None:
             self.divergences += 1
             limit = divergence.index
             if not self._confirmed(divergence, base, now):
-                self._differ("divergence", version, event, "the host's messages do not differ where the event says they do")
-        if isinstance(event, ev.ConversationRebuilt | ev.HistoryRefreshed):
+                self._differ(
+                    "divergence", version, event, "the host's messages do not differ where the event says they do"
+                )
+        if isinstance(event, (ev.ConversationRebuilt, ev.HistoryRefreshed)):
             limit = min(limit, event.decision.reach)
         if isinstance(event, ev.BaselineFolded):
             return
@@ -164,7 +173,7 @@ class _Auditor(msgspec.Struct):
                 if old_one is not None and old_one.body == new.body:
                     self._same(version, event, old_one, new, index)
 
-    def _same(self, version: int, event: ev.Pass, old: Entry, new: Entry, index: int) -> None:
+    def _same(self, version: int, event: _Sent, old: Entry, new: Entry, index: int) -> None:
         if old is new or old.json == new.json:
             return
         was, is_ = b"".join(old.json), b"".join(new.json)
@@ -187,9 +196,11 @@ class _Auditor(msgspec.Struct):
         index = divergence.index
         if not base.whole and index >= len(old):
             return True  # what stood there was never the parent's to keep: its own last request was cut before the fork
-        return old[:index] == new[:index] and index < len(old) and old[index] != (new[index] if index < len(new) else None)
+        return (
+            old[:index] == new[:index] and index < len(old) and old[index] != (new[index] if index < len(new) else None)
+        )
 
-    def _differ(self, kind: str, version: int, event: ev.Pass, message: str, m: int = 0, byte: int = -1) -> None:
+    def _differ(self, kind: str, version: int, event: _Sent, message: str, m: int = 0, byte: int = -1) -> None:
         self.found.append(Difference(kind, version, event.number, message, m, byte))
 
 
@@ -210,4 +221,4 @@ def audit(source: Source, stream: str, progress: Callable[[int], None] | None = 
     except FoldlogError as error:
         at = error.version if isinstance(error, StoreDamaged) and error.version else version
         auditor.found.append(Difference(error.code.lower(), at, folded.state.passes, str(error)))
-    return Audit(stream, version, auditor.passes, auditor.bytes, auditor.divergences, tuple(auditor.found))
+    return Audit(stream, version, auditor.passes, auditor.size, auditor.divergences, tuple(auditor.found))

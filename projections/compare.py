@@ -8,7 +8,6 @@ import msgspec
 
 from ..domain import events as ev
 from ..domain.edits import MessageSlots, PartSlots
-from ..domain.errors import shown
 from ..domain.session import State, path_of
 from ..domain.transcript import Message
 from . import request
@@ -20,6 +19,7 @@ from .wire import wire
 Key = tuple[str, int, int, int]
 """Region, message, part (-1: not one part's), and which block of that part."""
 _PLAIN = PartSlots()
+SNIPPET = 80
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -191,16 +191,21 @@ def _changes(
         region, m, p, _ = key
         there = now.get(key)
         if there is None:
-            yield Change("removed", region, m, p, len(form), -1, 0, owners.of(region, m, p), shown(form[:80]))
+            yield Change("removed", region, m, p, len(form), -1, 0, owners.of(region, m, p), _snippet(form, 0))
         elif there[0] != digest:
             byte = _differs(form, there[1])
-            before, after = (shown(one[byte : byte + 60]) for one in (form, there[1]))
+            before, after = (_snippet(one, byte) for one in (form, there[1]))
             owner = owners.of(region, m, p)
             yield Change("changed", region, m, p, len(form), len(there[1]), byte, owner, before, after)
     for key, (_, form) in now.items():
         if key not in was:
             region, m, p, _ = key
-            yield Change("added", region, m, p, -1, len(form), 0, owners.of(region, m, p), "", shown(form[:80]))
+            yield Change("added", region, m, p, -1, len(form), 0, owners.of(region, m, p), "", _snippet(form, 0))
+
+
+def _snippet(data: bytes, byte: int) -> str:
+    """Return what stands from a byte on, as a short text."""
+    return data[byte : byte + SNIPPET].decode("utf-8", "replace") + ("…" if len(data) > byte + SNIPPET else "")
 
 
 def _differs(a: bytes, b: bytes) -> int:
@@ -230,7 +235,7 @@ def _first(old: tuple[_Piece, ...], new: tuple[_Piece, ...], owners: _Owners) ->
                 known = {key for key, _, _ in was.blocks}
                 key = next((key for key, _, _ in now.blocks if key not in known), (was.region, was.m, -1, 0))
             region, m, p, _ = key
-            snippets = (shown(piece.data[byte : byte + 60]) for piece in (was, now))
+            snippets = (_snippet(piece.data, byte) for piece in (was, now))
             return First(at + byte, region, m, p, byte, *snippets, owners.of(region, m, p))
         at += len(was.data)
     return None

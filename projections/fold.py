@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from ..domain import events as ev
+from ..domain.edits import Insert, MessageSlots, PartSlots
 from ..domain.errors import StoreDamaged, UnknownTag
-from ..domain.session import State, evolve
+from ..domain.session import Fold, Last, Node, Overflow, State, Tag, Usage, evolve
+from ..domain.transcript import Call, Media, Message, Other, Result, Text, Thinking
 from . import view as views
 
-FORM = "hot-1"
-"""Names the layout of a snapshot; another layout takes another name, and snapshots of the old one are not read."""
+MEANING = 1
+"""Counts changes of what the folds mean that their layout does not show."""
+
+
+def _layout(*kinds: type[msgspec.Struct]) -> str:
+    """Return a name for the layout of a snapshot: another layout takes another name, and the old ones are not read."""
+    fields = [(kind.__name__, kind.__struct_fields__, sorted(kind.__annotations__.items())) for kind in kinds]
+    return f"hot-{MEANING}-{hashlib.sha256(repr(fields).encode()).hexdigest()[:12]}"
+
+
+_STORED = (
+    State,
+    Node,
+    Tag,
+    Usage,
+    Fold,
+    Last,
+    Overflow,
+    views.View,
+    Message,
+    Text,
+    Call,
+    Result,
+    Thinking,
+    Media,
+    Other,
+)
+FORM = _layout(*_STORED, MessageSlots, PartSlots, Insert, ev.Adopted)
 
 
 class Place(Protocol):
@@ -78,7 +107,7 @@ def take(source: Source, folded: Folded, stored: Any, *, snapshots: bool = True)
     if isinstance(stored.event, ev.SessionForked):
         inherit(source, folded, stored.event, snapshots=snapshots)
     evolve(folded.state, stored.version, stored.event)
-    views.evolve(folded.view, stored.event)
+    views.evolve(folded.view, stored.event, folded.state.pos)
     folded.digest = stored.digest
 
 

@@ -14,10 +14,9 @@ import msgspec
 from ..domain import events as ev
 from ..domain.errors import InputError, MessageError, TooLarge
 from ..domain.identity import Observation
-from ..domain.policy import make_policy
 from ..domain.session import PARTS_LIMIT, State
 from .wire import CURRENT, wire
-from .wire.v1 import Incoming
+from .wire.contract import Incoming
 
 MESSAGE_LIMIT = 32 * 1024 * 1024
 
@@ -49,7 +48,9 @@ class Reader(msgspec.Struct, frozen=True):
         try:
             given = list(messages)
         except TypeError:
-            raise InputError("messages must be a list of dicts or JSON bytes", value=messages, where="messages") from None
+            raise InputError(
+                "messages must be a list of dicts or JSON bytes", value=messages, where="messages"
+            ) from None
         return [self.raw(message, f"messages[{index}]") for index, message in enumerate(given)]
 
     def raw(self, message: Any, where: str) -> bytes:
@@ -67,21 +68,20 @@ class Reader(msgspec.Struct, frozen=True):
             )
         return raw
 
-    def read(self, codec: str, raw: bytes, index: int) -> Incoming:
-        """Return the neutral form of one raw message. Raises ``MessageError``."""
-        incoming: Incoming = wire(CURRENT).read(codec, raw, self.count, f"messages[{index}]")
+    def read(self, state: State, raw: bytes, index: int) -> Incoming:
+        """Return the neutral form of one raw message, as the session's wire version reads it. Raises ``MessageError``."""
+        incoming = wire(state.wire).read(state.codec, raw, self.count, f"messages[{index}]")
         if len(incoming.message.parts) >= PARTS_LIMIT:
             raise TooLarge(f"a message may have {PARTS_LIMIT - 1:,} parts", value=len(incoming.message.parts))
         return incoming
 
-    def name(self, codec: str, raw: bytes, index: int) -> tuple[bytes, str]:
-        """Return a message's identity and host id, without counting its tokens. Raises ``MessageError``."""
-        message = wire(CURRENT).read(codec, raw, _uncounted, f"messages[{index}]").message
-        return message.ident, message.host_id
+    def ident(self, state: State, raw: bytes, index: int) -> bytes:
+        """Return a message's identity, without counting its tokens. Raises ``MessageError``."""
+        return wire(state.wire).read(state.codec, raw, _uncounted, f"messages[{index}]").message.ident
 
-    def idents(self, codec: str, raw: bytes) -> tuple[bytes, ...]:
+    def idents(self, state: State, raw: bytes) -> tuple[bytes, ...]:
         """Return the identity of each part of a raw message."""
-        return wire(CURRENT).part_idents(codec, raw)  # type: ignore[no-any-return]  # the wire is a module by version
+        return wire(state.wire).part_idents(state.codec, raw)
 
 
 def _uncounted(_: str) -> int:
@@ -93,7 +93,7 @@ def encode(value: Any, where: str) -> bytes:
     if isinstance(value, bytes):
         return value
     try:
-        return wire(CURRENT).encode(value)  # type: ignore[no-any-return]  # the wire is a module by version
+        return wire(CURRENT).encode(value)
     except MessageError as error:
         raise MessageError(error.message, value=error.value, where=(where + error.where).rstrip(".")) from None
 
@@ -113,34 +113,47 @@ class Intake(msgspec.Struct):
     context_limit: int
     output_limit: int
     policy: bytes
+    system: bytes
     system_hash: bytes
     system_tokens: int
+    tools: bytes
+    tools_hash: bytes
     tools_names: bytes
     tools_tokens: int
 
-    @property
-    def compaction(self) -> bool:
-        """Whether foldlog manages the window in this session."""
-        return make_policy(self.policy).compaction
-
 
 def take_in(
-    reader: Reader, options: Options, state: State, at: int, leading: Sequence[bytes], system: Any, tools: Any
+    reader: Reader,
+    options: Options,
+    state: State,
+    seen: Observation,
+    at: int,
+    leading: Sequence[bytes],
+    system: Any,
+    tools: Any,
 ) -> Intake:
-    """Return an intake with everything but its messages: which of model, limits, policy, system, tools changed.
+    """Return an intake: which of model, limits, policy, system, tools changed with these messages.
 
-    ``leading``: system messages that stood at the front of the array. None means unchanged since last time.
+    ``leading``: system messages that stood at the front of the array. None means unchanged since last time. A side
+    request changes nothing of the session: its regions are only its own (PROP-7).
     """
     into = Intake(
-        Observation(), {}, None, [], {}, state.model, state.context_limit, state.output_limit, state.policy,
-        state.system_hash, state.system_tokens, state.tools_names, state.tools_tokens,
+        seen, {}, None, [], {}, state.model, state.context_limit, state.output_limit, state.policy,
+        state.system, state.system_hash, state.system_tokens,
+        state.tools, state.tools_hash, state.tools_names, state.tools_tokens,
     )  # fmt: skip
-    _model(into, options, at)
-    if options.policy is not None and options.policy != state.policy:
-        into.events.append(ev.PolicyChanged(at, "", options.policy))
-        into.policy = options.policy
-    _system(into, reader, state, at, _system_body(state.codec, leading, system))
-    _tools(into, reader, state, at, None if tools is None else encode(tools, "tools") if tools else b"")
+    if not seen.side:
+        _model(into, options, at)
+        if options.policy is not None and options.policy != state.policy:
+            into.events.append(ev.PolicyChanged(at, "", options.policy))
+            into.policy = options.policy
+    if _system(into, reader, state, _system_body(state.codec, leading, system)) and not seen.side:
+        into.events.append(ev.SystemChanged(at, "", into.system, into.system_hash, into.system_tokens))
+    if (
+        _tools(into, reader, state, None if tools is None else encode(tools, "tools") if tools else b"")
+        and not seen.side
+    ):
+        into.events.append(ev.ToolsChanged(at, "", into.tools, into.tools_hash, into.tools_names, into.tools_tokens))
     return into
 
 
@@ -164,28 +177,36 @@ def _system_body(codec: str, leading: Sequence[bytes], system: Any) -> bytes | N
     return b"[" + encode({"role": "system", "content": system}, "system") + b"]" if system else b""
 
 
-def _system(into: Intake, reader: Reader, state: State, at: int, body: bytes | None) -> None:
+def _system(into: Intake, reader: Reader, state: State, body: bytes | None) -> bool:
+    """Take in a system region; return whether it differs from the session's, marks, billing and form apart."""
     if body is None or sha256(body).digest() == state.system or (not body and not state.system):
-        return
-    form = wire(CURRENT)
+        return False
+    form = wire(state.wire)
     hashed = form.system_hash(state.codec, body)
     if hashed == (state.system_hash or form.system_hash(state.codec, b"")):
-        return  # only marks, billing blocks or the form differ: the first-served bytes stay (conventions 5 and 6)
-    tokens = sum(reader.count(block.form.decode("utf-8", "replace")) for block in form.system_blocks(state.codec, body))
-    digest = _keep(into, body)
-    into.events.append(ev.SystemChanged(at, "", digest, hashed, tokens))
-    into.system_hash, into.system_tokens = hashed, tokens
+        return False  # the first-served bytes stay (conventions 5 and 6)
+    into.system, into.system_hash = _keep(into, body), hashed
+    into.system_tokens = sum(reader.count(_text(block.form)) for block in form.system_blocks(state.codec, body))
+    return True
 
 
-def _tools(into: Intake, reader: Reader, state: State, at: int, body: bytes | None) -> None:
+def _tools(into: Intake, reader: Reader, state: State, body: bytes | None) -> bool:
+    """Take in a tool list; return whether it differs from the session's, marks and form apart."""
     if body is None or sha256(body).digest() == state.tools or (not body and not state.tools):
-        return
-    form = wire(CURRENT)
-    tokens = sum(reader.count(block.form.decode("utf-8", "replace")) for block in form.tools_blocks(state.codec, body))
-    names = form.tools_names_hash(state.codec, body) if body else b""
-    digest = _keep(into, body)
-    into.events.append(ev.ToolsChanged(at, "", digest, names, tokens))
-    into.tools_names, into.tools_tokens = names, tokens
+        return False
+    form = wire(state.wire)
+    blocks = form.tools_blocks(state.codec, body)
+    hashed = sha256(b"".join(block.digest for block in blocks)).digest()
+    if hashed == state.tools_hash:
+        return False  # the first-served bytes stay (convention 5)
+    into.tools, into.tools_hash = _keep(into, body), hashed
+    into.tools_names = form.tools_names_hash(state.codec, body) if body else b""
+    into.tools_tokens = sum(reader.count(_text(block.form)) for block in blocks)
+    return True
+
+
+def _text(form: bytes) -> str:
+    return form.decode("utf-8", "replace")
 
 
 def _keep(into: Intake, body: bytes) -> bytes:

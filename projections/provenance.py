@@ -90,7 +90,11 @@ def _present(state: State, view: View, target: _Target) -> str:
     if target.m not in state.pos:
         return "not sent: its message is not on the present path"
     if slots.shape != "keep":
-        return "not sent: its message is left out" if slots.shape == "absent" else "its message is a shell with a text of ours"
+        return (
+            "not sent: its message is left out"
+            if slots.shape == "absent"
+            else "its message is a shell with a text of ours"
+        )
     part = slots.parts[target.p] if target.p < len(slots.parts) else None
     if part is None:
         return "not in any request yet"
@@ -98,7 +102,9 @@ def _present(state: State, view: View, target: _Target) -> str:
         return "not sent: dropped together with its call" if target.cm else "not sent: dropped"
     if part.body == "placeholder":
         return f"sent as the placeholder [dropped §{target.tag}§]"
-    said = {"raw": "sent whole", "text": "sent with a text in its place", "empty": "sent empty"}.get(part.body, f"sent as {part.body}")
+    said = {"raw": "sent whole", "text": "sent with a text in its place", "empty": "sent empty"}.get(
+        part.body, f"sent as {part.body}"
+    )
     said += f" as §{part.tag}§" if part.tag > 0 else ", its number not shown"
     return said + (", without its media" if part.media == "strip" else "")
 
@@ -138,17 +144,21 @@ def _tell(state: State, event: ev.Event, target: _Target, nodes: int, here: bool
     elif isinstance(event, ev.DropsQueued):
         if target.tag in event.tags and not queued:
             yield "queued: the agent marked it as spent" + (f" (call {event.cmd})" if event.cmd else "")
-    elif isinstance(event, ev.FlushRequested | ev.CacheLossReported):
+    elif isinstance(event, (ev.FlushRequested, ev.CacheLossReported)):
         if queued:
             asked = isinstance(event, ev.FlushRequested)
-            yield "a person asked for queued work to land" if asked else f"the provider's cache was reported lost: {event.reason}"
+            yield (
+                "a person asked for queued work to land"
+                if asked
+                else f"the provider's cache was reported lost: {event.reason}"
+            )
     elif isinstance(event, ev.HeadMoved | ev.SessionForked):
         yield from _moved(state, event, target, here)
     elif isinstance(event, ev.PurgeRequested):
         if target.body in event.chunks:
             yield f"its content was destroyed: {event.scope}"
     elif isinstance(event, ev.LastGoodReplayed):
-        if any(_holds(arrival, target) for arrival in event.tags):
+        if any(_holds(arrival, target) for arrival in event.arrivals):
             yield f"numbered §{target.tag}§ and sent as it came, without the number: the store could not be written"
     elif isinstance(event, ev.Pass):
         yield from _passed(state, event, target, queued)

@@ -63,8 +63,7 @@ def system_messages(view: View, text: Text) -> tuple[bytes, ...]:
         return ()
     form = wire(view.wire)
     body = text(view.system) if view.system else b"[]"
-    raws = [body[start:end] for start, end in form.spans.elements(body, form.spans.start(body))]
-    return form.system_messages(view.codec, raws, guidance(view, text))
+    return form.system_messages(view.codec, form.elements(body), guidance(view, text))
 
 
 def system(view: View, text: Text) -> bytes:
@@ -72,6 +71,14 @@ def system(view: View, text: Text) -> bytes:
     if view.codec == "openai-chat":
         return b""
     return wire(view.wire).with_guidance(view.codec, text(view.system) if view.system else b"", guidance(view, text))
+
+
+def beside(view: View, event: ev.Event) -> View:
+    """Return the view of a pass: of a side request, with its own system and tools."""
+    side = event.side if isinstance(event, ev.PassDeferred) else None
+    if side is None or (side.system, side.tools) == (view.system, view.tools):
+        return view
+    return msgspec.structs.replace(view, system=side.system, tools=side.tools)
 
 
 def prefix_blocks(view: View, text: Text) -> Iterator[Any]:
@@ -92,9 +99,7 @@ def prefix_digest(view: View, text: Text) -> bytes:
     return form.chain(form.GENESIS(view.codec), prefix_blocks(view, text))
 
 
-def render(
-    view: View, raw: bytes, slots: MessageSlots, inserts: Sequence[Insert], text: Text
-) -> tuple[bytes, ...]:
+def render(view: View, raw: bytes, slots: MessageSlots, inserts: Sequence[Insert], text: Text) -> tuple[bytes, ...]:
     """Return the wire messages one message of the host becomes."""
     form = wire(view.wire)
     own = form.render(view.codec, raw, slots, text)

@@ -67,7 +67,7 @@ def _row(version: int, event: ev.Pass | ev.PassRefused | ev.LastGoodReplayed) ->
     if isinstance(event, ev.PassRefused):
         return Row(event.number, version, name, why, event.at, event.now, event.tokens, message=event.message)
     if isinstance(event, ev.LastGoodReplayed):
-        return Row(event.number, version, name, why, event.at, event.now, event.tokens, len(event.raw))
+        return Row(event.number, version, name, why, event.at, event.now, event.tokens, len(event.arrivals))
     decision, divergence = event.decision, event.divergence
     return Row(
         number=event.number,

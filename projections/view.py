@@ -6,7 +6,7 @@ edits outside its level's reach. It holds no text, only digests, and reads nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -51,7 +51,8 @@ class View(msgspec.Struct, array_like=True):
     plain: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     slots: dict[int, MessageSlots] = msgspec.field(default_factory=dict)
     shown: dict[int, int] = msgspec.field(default_factory=dict)
-    hidden: dict[int, int] = msgspec.field(default_factory=dict)
+    hidden: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    anchors: dict[str, int] = msgspec.field(default_factory=dict)
     inserts: dict[int, tuple[Insert, ...]] = msgspec.field(default_factory=dict)
 
     def of(self, m: int) -> MessageSlots:
@@ -77,7 +78,7 @@ class Change(msgspec.Struct, frozen=True):
         return _numbered(self.plain[m]) if m in self.plain else view.of(m)
 
 
-def preview(view: View, event: ev.Pass, resets: dict[int, int], place: dict[int, int] | None = None) -> Change:
+def preview(view: View, event: ev.Pass, resets: dict[int, int], place: Mapping[int, int] | None = None) -> Change:
     """Return what ``event`` would change, without changing ``view``. Raises ``LawBroken`` outside the level's reach.
 
     ``resets`` maps messages revised in the same transaction to their first changed part. ``place`` gives path indexes
@@ -90,16 +91,17 @@ def preview(view: View, event: ev.Pass, resets: dict[int, int], place: dict[int,
     for arrival in event.arrivals:
         _arrive(view, change, arrival)
     for insert in event.inserts:
-        if type(event) is ev.PassDeferred and insert.m not in change.shown:
-            raise LawBroken("an insert before the last part a request held", value=insert.m, where=f"pass {event.number}")
-    if type(event) is not ev.PassDeferred:
+        deferred = isinstance(event, ev.PassDeferred)
+        if deferred and (insert.m not in change.shown or insert.id in view.anchors or insert.kind == "none"):
+            raise LawBroken("an insert before the last part a request held", value=insert, where=f"pass {event.number}")
+    if not isinstance(event, ev.PassDeferred):
         _rebuild(view, change, event, place)
     return change
 
 
-def _rebuild(view: View, change: Change, event: ev.Rebuild, place: dict[int, int] | None) -> None:
-    for m in view.hidden:
-        change.slots[m] = _reveal(change.of(m, view))
+def _rebuild(view: View, change: Change, event: ev.Rebuild, place: Mapping[int, int] | None) -> None:
+    for m, parts in view.hidden.items():
+        change.slots[m] = _reveal(change.of(m, view), parts)
     for edit in event.edits:
         if place is not None and place.get(edit.m, -1) < event.decision.reach:
             raise LawBroken("an edit before the reach of its permission", value=edit.m, where=f"pass {event.number}")
@@ -108,11 +110,17 @@ def _rebuild(view: View, change: Change, event: ev.Rebuild, place: dict[int, int
         change.slots[edit.m] = apply_edit(change.of(edit.m, view), edit)
 
 
-def evolve(view: View, event: ev.Event) -> None:
-    """Take one stored event into the view."""
+def evolve(view: View, event: ev.Event, place: Mapping[int, int] | None = None) -> None:
+    """Take one stored event into the view. ``place``: path indexes, to hold a rebuild to its reach."""
+    if isinstance(event, _PASSES):
+        take(view, event, preview(view, event, {}, place))
+        return
     handler = _HANDLERS.get(type(event))
     if handler is not None:
         handler(view, event)
+
+
+_PASSES = (ev.PassDeferred, ev.ConversationRebuilt, ev.HistoryRefreshed, ev.BaselineFolded)
 
 
 def take(view: View, event: ev.Pass, change: Change) -> None:
@@ -123,14 +131,15 @@ def take(view: View, event: ev.Pass, change: Change) -> None:
     view.slots.update(change.slots)
     view.shown.update(change.shown)
     for insert in event.inserts:
-        view.inserts[insert.m] = (*view.inserts.get(insert.m, ()), insert)
+        view.inserts.update(placed(view, (insert,)))
+        view.anchors[insert.id] = insert.m
     view.passes = event.number
-    if type(event) is ev.PassDeferred:
+    if isinstance(event, ev.PassDeferred):
         return
     view.hidden.clear()
-    if type(event) is not ev.ConversationRebuilt:
+    if not isinstance(event, ev.ConversationRebuilt):
         view.m1, view.cut = event.m1, event.cut
-    if type(event) is ev.BaselineFolded:
+    if isinstance(event, ev.BaselineFolded):
         view.m0, view.guidance, view.wire = event.m0, event.guidance, event.wire
 
 
@@ -151,8 +160,16 @@ def _revised(view: View, event: ev.PartsRevised) -> None:
     view.shown[event.m] = min(view.shown.get(event.m, 0), event.first)
 
 
-def _passed(view: View, event: ev.Pass) -> None:
-    take(view, event, preview(view, event, {}))
+def placed(view: View, inserts: tuple[Insert, ...]) -> dict[int, tuple[Insert, ...]]:
+    """Return the units of every message that ``inserts`` touch: a unit of a known id moves, or goes."""
+    found: dict[int, tuple[Insert, ...]] = {}
+    for insert in inserts:
+        old = view.anchors.get(insert.id, 0)
+        for m in {old, insert.m} - {0}:
+            found[m] = tuple(one for one in found.get(m, view.inserts.get(m, ())) if one.id != insert.id)
+        if insert.kind != "none":
+            found[insert.m] = (*found[insert.m], insert)
+    return found
 
 
 def apply_edit(slots: MessageSlots, edit: Edit) -> MessageSlots:
@@ -179,7 +196,7 @@ def apply_edit(slots: MessageSlots, edit: Edit) -> MessageSlots:
 def _with_text(part: PartSlots, edit: SetText) -> PartSlots:
     old = part.pre if edit.slot == "pre" else part.post
     texts = {**dict(old), edit.kind: edit.text}
-    ordered = tuple((kind, texts[kind]) for kind in TEXT_ORDER if kind in texts)
+    ordered = tuple((kind, texts[kind]) for kind in TEXT_ORDER if texts.get(kind))
     return msgspec.structs.replace(part, **{edit.slot: ordered})
 
 
@@ -211,7 +228,7 @@ def _with_arrival(slots: MessageSlots, arrival: Arrival) -> MessageSlots:
     fresh = _numbered(arrival.tags).parts
     result = msgspec.structs.replace(slots, parts=kept + fresh) if arrival.first else MessageSlots(fresh)
     for edit in arrival.edits:
-        if edit.m != arrival.m or getattr(edit, "p", arrival.first) < arrival.first:
+        if edit.m != arrival.m or getattr(edit, "p", 0) < arrival.first:  # a shape edit is one of part 0
             raise LawBroken("an arrival edits what is not its own", value=edit)
         result = apply_edit(result, edit)
     return result
@@ -222,19 +239,21 @@ def _cut(slots: MessageSlots, first: int) -> MessageSlots:
     return MessageSlots() if first == 0 else msgspec.structs.replace(slots, parts=slots.parts[:first])
 
 
-def _reveal(slots: MessageSlots) -> MessageSlots:
-    parts: Iterable[PartSlots] = (msgspec.structs.replace(part, tag=abs(part.tag)) for part in slots.parts)
-    return msgspec.structs.replace(slots, parts=tuple(parts))
+def _reveal(slots: MessageSlots, hidden: tuple[int, ...]) -> MessageSlots:
+    replace = msgspec.structs.replace
+    parts = [replace(part, tag=abs(part.tag)) if p in hidden else part for p, part in enumerate(slots.parts)]
+    return replace(slots, parts=tuple(parts))
 
 
 def _replayed(view: View, event: ev.LastGoodReplayed) -> None:
     view.passes = event.number
-    for arrival in event.tags:
+    for arrival in event.arrivals:
         concealed = msgspec.structs.replace(arrival, tags=tuple(-abs(number) for number in arrival.tags), edits=())
         view.slots[arrival.m] = _with_arrival(view.of(arrival.m), concealed)
         view.shown[arrival.m] = arrival.first + len(arrival.tags)
-        if any(number > 0 for number in arrival.tags):
-            view.hidden[arrival.m] = 1
+        waiting = tuple(arrival.first + p for p, number in enumerate(arrival.tags) if number > 0)
+        if waiting:
+            view.hidden[arrival.m] = view.hidden.get(arrival.m, ()) + waiting
 
 
 _HANDLERS: dict[type, Any] = {
@@ -242,9 +261,5 @@ _HANDLERS: dict[type, Any] = {
     ev.SystemChanged: _system,
     ev.ToolsChanged: _tools,
     ev.PartsRevised: _revised,
-    ev.PassDeferred: _passed,
-    ev.ConversationRebuilt: _passed,
-    ev.HistoryRefreshed: _passed,
-    ev.BaselineFolded: _passed,
     ev.LastGoodReplayed: _replayed,
 }

@@ -17,7 +17,7 @@ from .codec import BODY_AT, GENESIS, KINDS, Codec, Row, chain_digest, chain_pref
 from .packing import Unreadable
 from .protocol import Fault, Stored
 
-BATCH = 4096
+BATCH = 1024
 Fetch = Callable[[int, int, int], list[Row]]
 """``fetch(first, last, limit)`` returns rows of the stream in order."""
 

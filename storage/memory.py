@@ -62,8 +62,9 @@ class MemoryBackend:
         self.closed = False
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        if not self.recorder.lock().acquire(timeout=BUSY_MS / 1000):
+    def _locked(self, *, writing: bool = False) -> Iterator[None]:
+        # Only writes are bounded: a lock is not fair, and a reader that loses to a busy writer is not to fail for it.
+        if not self.recorder.lock().acquire(timeout=BUSY_MS / 1000 if writing else -1):
             raise StoreBusy(f"another thread held the store longer than {BUSY_MS} ms; nothing was stored. Try again")
         try:
             if self.closed:
@@ -76,7 +77,7 @@ class MemoryBackend:
 
     def write(self, write: Write, hook: Hook | None) -> Head:
         stream, expected = write.stream, write.expected
-        with self._locked():
+        with self._locked(writing=True):
             place = self.place(stream)
             if place is None:
                 if expected:
@@ -98,13 +99,13 @@ class MemoryBackend:
         return Head(stream, version, digest)
 
     def put_snapshot(self, stream: str, form: str, snapshot: Snapshot) -> None:
-        with self._locked():
+        with self._locked(writing=True):
             if stream not in self.keys:
                 raise InputError("there is no such stream", value=stream, where="stream")
             self.snapshots[stream, form] = snapshot
 
     def move(self, move: Move) -> None:
-        with self._locked():
+        with self._locked(writing=True):
             place = self.place(move.stream)
             if place is None or place.version != move.seen:
                 raise Conflict(move.stream, move.seen, place.version if place else 0)

@@ -116,6 +116,8 @@ class SQLiteBackend:
             ) from error
         self._refuse_foreign()
         self._lock = threading.Lock()
+        self._idle = threading.Condition()
+        self._reading = 0
         self._closed = False
         factory = Factory(where)
         self._datastore = factory.datastore
@@ -306,8 +308,10 @@ class SQLiteBackend:
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Cursor]:
-        if self._closed:
-            raise StoreUnavailable("the store is closed", value=str(self.path))
+        with self._idle:
+            if self._closed:
+                raise StoreUnavailable("the store is closed", value=str(self.path))
+            self._reading += 1
         try:
             with self._datastore.get_connection(commit=False) as connection:
                 cursor = connection.cursor().sqlite_cursor
@@ -315,6 +319,10 @@ class SQLiteBackend:
                 yield cursor
         except (sqlite3.Error, PersistenceError) as error:
             raise self._error(error) from error
+        finally:
+            with self._idle:
+                self._reading -= 1
+                self._idle.notify_all()
 
     def _all(self, statement: str, parameters: Sequence[Any] = ()) -> list[Any]:
         with self._reader() as cursor:
@@ -394,9 +402,13 @@ class SQLiteBackend:
 
     def close(self) -> None:
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+            with self._idle:
+                if self._closed:
+                    return
+                self._closed = True
+                # Closing a connection while another thread reads from it ends the process, not the read.
+                if not self._idle.wait_for(lambda: self._reading == 0, OPEN_S):
+                    return
             self._cursor.close()
             self._datastore.pool.put_connection(self._writer)
             self._datastore.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..domain.errors import InputError, StoreDamaged, StoreNewer
-from ..domain.events import Event
+from ..domain.events import Event, HeadLost
 from . import content
 from .backend import Backend, Hook, Snapshot, Write, check_seal
 from .chain import walk
@@ -172,7 +173,15 @@ class Store:
 
     def verify(self, *, repair: bool = False, accept_loss: str = "", progress: Any = None) -> Report:
         """Walk every stream and chunk (``verify.verify_store``)."""
-        return verify_store(self._backend, self._codec, repair=repair, accept_loss=accept_loss, progress=progress)
+        place = self._backend.place(accept_loss) if accept_loss else None
+        report = verify_store(self._backend, self._codec, repair=repair, accept_loss=accept_loss, progress=progress)
+        lost = any(fault.stream == accept_loss and not fault.repairable for fault in report.repaired)
+        after = self.head(accept_loss) if lost else None
+        if place is not None and after is not None:
+            # going backward is itself an event (convention 15)
+            event = HeadLost(int(time.time() * 1000), "", max(place.version, place.last, 0), after.version)
+            self.append(accept_loss, after.version, [event])
+        return report
 
     def backup(self, target: Path) -> int:
         """Write a consistent copy of the hot store to a new SQLite file; return its size in bytes.

@@ -13,10 +13,11 @@ import msgspec
 from .. import events as ev
 from .. import identity
 from ..identity import Observation, Scene
-from ..session import PARTS_LIMIT, State, key
+from ..policy import Settings
+from ..session import State
 from ..transcript import Message
 from ..window import family
-from . import drain, permission, price, protection, refusal, schedule, tagger, triggers
+from . import drain, local, permission, price, protection, refusal, schedule, tagger, triggers
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -24,6 +25,7 @@ class Given(msgspec.Struct, frozen=True):
 
     ``at``: wall clock; ``now``: the host's clock (both ms UTC). ``events``: changes of model, system, tools and policy
     to record first; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
+    ``system``, ``tools``: digests of the request's own regions (of a side request they may not be the session's).
     """
 
     at: int
@@ -35,9 +37,11 @@ class Given(msgspec.Struct, frozen=True):
     model: str
     context_limit: int
     output_limit: int
-    policy: bytes
+    settings: Settings
+    system: bytes
     system_hash: bytes
     system_tokens: int
+    tools: bytes
     tools_names: bytes
     tools_tokens: int
 
@@ -73,20 +77,22 @@ class Decided(msgspec.Struct, frozen=True):
 def decide(state: State, given: Given, head: Head | None = None) -> Decided | Need:
     """Decide what the next request is. Returns the events to store, or what has to be known first."""
     scene = Scene(state, given.seen)
-    tagged = tagger.tag(scene)
+    tagged = tagger.tag(scene, bound=given.settings.bound)
     now = max(state.seen, given.now)
     answered = any(message.role == "assistant" for message in given.seen.new)
+    divergence = _divergence(scene, given)
+    size = local.measure(scene, given, divergence, tagged.tokens)
+    moved = divergence is not None and not given.seen.side
     gauge = schedule.gauge(
-        state, given.model, given.context_limit, given.output_limit, given.policy, tagged.tokens
+        state, given.model, given.context_limit, given.output_limit, given.settings, size, moved=moved
     )
     side = given.seen.side
     due = "defer" if side else schedule.schedule(state, gauge, now, answered)
     managed = gauge.settings.compaction
     reasons = () if side else _fold_reasons(scene, given, gauge, now, answered)
-    divergence = _divergence(scene, given)
     signals = () if side else _signals(state, reasons)
     quiet = due == "defer" and not signals and not gauge.force and divergence is None
-    floor = state.floor or protection.floor(gauge.settings, gauge.window)
+    floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
     drops: tuple[drain.Drop, ...] = ()
     if managed and not side and not quiet and state.queue:
         keep = protection.protected(state, floor, emergency=gauge.emergency)
@@ -109,26 +115,33 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
         return Need(head=True)
     landing = _landing(drops, allowed, wanted=bool(reasons) or state.flush)
     decision = _decision(due, gauge, allowed, drops, landing, quiet, _price(scene, given, gauge, drops))
-    shape = _Shape(scene, given, tagged, divergence, decision, now)
+    shape = _Shape(scene, given, tagged, divergence, decision, size)
+    produced: ev.Pass
     if reasons:
         assert head is not None
-        outcome: ev.Event = shape.fold(reasons, head, landing, protection.floor(gauge.settings, gauge.window))
+        produced = shape.fold(reasons, head, landing, _adopted(state, given, gauge))
     elif landing:
-        outcome = shape.rebuild(landing, protection.floor(gauge.settings, gauge.window))
+        produced = shape.rebuild(landing, _adopted(state, given, gauge))
     else:
-        outcome = shape.deferred()
-    refused = None if side else refusal.check(state, given, gauge, outcome)  # type: ignore[arg-type]
-    if refused is not None:
-        outcome = refused
+        produced = shape.deferred()
+    refused = None if side else refusal.check(state, given, gauge, produced)
+    outcome: ev.Event = produced if refused is None else refused
     texts = {**tagged.texts, **(head.texts if head is not None and reasons and refused is None else {})}
     events = [*given.events, *given.seen.events, outcome]
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
     return Decided(tuple(events), texts if refused is None else tagged.texts)
 
 
-def _landing(
-    drops: tuple[drain.Drop, ...], allowed: permission.Permission, *, wanted: bool
-) -> tuple[drain.Drop, ...]:
+def _adopted(state: State, given: Given, gauge: schedule.Pressure) -> ev.Adopted:
+    return ev.Adopted(
+        floor=protection.floor(gauge.settings, gauge.window),
+        ratio=schedule.ratio(state, given.model),
+        execute=gauge.bands.execute,
+        force=gauge.bands.force,
+    )
+
+
+def _landing(drops: tuple[drain.Drop, ...], allowed: permission.Permission, *, wanted: bool) -> tuple[drain.Drop, ...]:
     """Return the drops that land: all within reach, or none where the rebuild would not make the request smaller.
 
     ``wanted``: the prefix is lost anyway, or a person asked; then even what frees nothing leaves the queue.
@@ -139,9 +152,7 @@ def _landing(
     return within if wanted or any(drop.frees > 0 for drop in within) else ()
 
 
-def _fold_reasons(
-    scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool
-) -> tuple[str, ...]:
+def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool) -> tuple[str, ...]:
     found = triggers.fold_reasons(
         scene,
         model=given.model,
@@ -170,9 +181,10 @@ def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
     state, seen = scene.state, given.seen
     if not state.base:
         return None
-    changed = next((name for kind, name in _REGIONS if any(isinstance(e, kind) for e in given.events)), "")
-    if changed and (state.system if changed == "system" else state.tools) != _region(given, changed):
-        return ev.Divergence(0, 0, 0, changed)
+    if given.system != state.base_system:
+        return ev.Divergence(0, 0, 0, "system")
+    if given.tools != state.base_tools:
+        return ev.Divergence(0, 0, 0, "tools")
     if seen.base is not None:
         keep, part, cause, length = seen.base[1], 0, "", seen.base[1]
     elif seen.touched < state.base_keep:
@@ -182,19 +194,9 @@ def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
     return ev.Divergence(keep, scene.at(keep), part, cause or "removed") if keep < length else None
 
 
-_REGIONS: tuple[tuple[Any, str], ...] = ((ev.SystemChanged, "system"), (ev.ToolsChanged, "tools"))
-
-
-def _region(given: Given, name: str) -> bytes:
-    kind = ev.SystemChanged if name == "system" else ev.ToolsChanged
-    return next(event.body for event in given.events if isinstance(event, kind))
-
-
-def _price(
-    scene: Scene, given: Given, gauge: schedule.Pressure, drops: tuple[drain.Drop, ...]
-) -> ev.Price | None:
+def _price(scene: Scene, given: Given, gauge: schedule.Pressure, drops: tuple[drain.Drop, ...]) -> ev.Price | None:
     """Return what landing ``drops`` would cost: all behind the first change is written again, but what is dropped."""
-    if not drops:
+    if not any(drop.frees for drop in drops):
         return None
     first = min(drop.index for drop in drops)
     frees = sum(drop.frees for drop in drops)
@@ -240,7 +242,7 @@ class _Shape(msgspec.Struct, frozen=True):
     tagged: tagger.Tagged
     divergence: ev.Divergence | None
     decision: ev.Decision | None
-    now: int
+    size: int
 
     def _common(self) -> dict[str, Any]:
         state, seen = self.scene.state, self.given.seen
@@ -258,29 +260,29 @@ class _Shape(msgspec.Struct, frozen=True):
         }
 
     def deferred(self) -> ev.PassDeferred:
-        state, seen = self.scene.state, self.given.seen
-        extends = self.divergence is None and not seen.side and seen.base is None and state.last is not None
-        tokens = state.last.tokens + self.tagged.tokens if extends and state.last else self._tokens(())
-        side = ev.Side(seen.keep, identity.ranges(seen.tail)) if seen.side else None
-        return ev.PassDeferred(**self._common(), tokens=tokens, decision=self.decision, side=side)
+        given, seen = self.given, self.given.seen
+        side = ev.Side(seen.keep, identity.ranges(seen.tail), given.system, given.tools) if seen.side else None
+        return ev.PassDeferred(**self._common(), tokens=self.size, decision=self.decision, side=side)
 
-    def rebuild(self, landing: tuple[drain.Drop, ...], floor: int) -> ev.ConversationRebuilt:
+    def rebuild(self, landing: tuple[drain.Drop, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:
         assert self.decision is not None
+        tokens = local.recount(self.scene, self.given) - sum(drop.frees for drop in landing)
         return ev.ConversationRebuilt(
-            **self._common(), tokens=self._tokens(landing), decision=self.decision, **_landed(landing), floor=floor
+            **self._common(), tokens=max(tokens, 0), decision=self.decision, **_landed(landing), adopted=adopted
         )
 
     def fold(
-        self, reasons: tuple[str, ...], head: Head, landing: tuple[drain.Drop, ...], floor: int
+        self, reasons: tuple[str, ...], head: Head, landing: tuple[drain.Drop, ...], adopted: ev.Adopted
     ) -> ev.BaselineFolded:
         assert self.decision is not None
         common = {**self._common(), "wire": self.given.wire}
+        tokens = local.recount(self.scene, self.given, head.tokens) - sum(drop.frees for drop in landing)
         return ev.BaselineFolded(
             **common,
-            tokens=self._tokens(landing, head.tokens),
+            tokens=max(tokens, 0),
             decision=self.decision,
             **_landed(landing),
-            floor=floor,
+            adopted=adopted,
             m1=head.m1,
             cut=self.scene.state.cut if "cut_void" not in reasons else 0,
             m0=head.m0,
@@ -289,37 +291,9 @@ class _Shape(msgspec.Struct, frozen=True):
             head_tokens=head.tokens,
         )
 
-    def _tokens(self, landing: tuple[drain.Drop, ...], head: int | None = None) -> int:
-        """Count the request anew, in local tokens: everything on the path, less what is dropped from it."""
-        state = self.scene.state
-        if head is None:
-            head = state.fold.head_tokens if state.fold is not None else 0
-        total = head + self.given.system_tokens + self.given.tools_tokens
-        shown = tagger.TAG_TOKENS if state.reduce else 0
-        for index in range(self.scene.length()):
-            m = self.scene.at(index)
-            message = self.scene.message(m)
-            for p, part in enumerate(message.parts):
-                number = state.tag_of.get(key(m, p), 0)
-                total += part.tokens - (_gone(state, number, part.tokens) if number else 0)
-                total += shown if tagger.taggable(message, part) else 0
-        return max(total - sum(drop.frees for drop in landing), 0)
-
-
-def _gone(state: State, number: int, tokens: int) -> int:
-    tag = state.tags[number - 1]
-    if tag.status != "dropped":
-        return 0
-    if tag.mode != "full":
-        return tokens - drain.PLACEHOLDER_TOKENS
-    owner = state.call_of.get(key(tag.m, tag.p), 0)
-    call = state.node(owner // PARTS_LIMIT).message.parts[owner % PARTS_LIMIT] if owner else None
-    return tokens + (call.tokens if call is not None else 0)
-
 
 def _landed(landing: tuple[drain.Drop, ...]) -> dict[str, Any]:
     return {
         "edits": tuple(edit for drop in landing for edit in drop.edits),
         "landed": tuple((drop.tag, drop.mode) for drop in landing),
     }
-

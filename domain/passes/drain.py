@@ -49,7 +49,8 @@ def _content(scene: Scene, number: int, tag: Tag) -> Drop | None:
     index = scene.index(tag.m)
     if index < 0 or tag.m in scene.seen.revised:
         return None
-    part = scene.message(tag.m).parts[tag.p]
+    parts = scene.message(tag.m).parts
+    part = parts[tag.p] if tag.p < len(parts) else None
     if not isinstance(part, Text | Media):
         return None
     edits = (SetBody(tag.m, tag.p, "placeholder"),)
@@ -64,10 +65,12 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | 
     if index < 0 or tag.m in scene.seen.revised or not owner or scene.index(cm) < 0:
         return None
     message, caller = scene.message(tag.m), scene.message(cm)
+    if tag.p >= len(message.parts) or cp >= len(caller.parts) or cm in scene.seen.revised:
+        return None
     result, call = message.parts[tag.p], caller.parts[cp]
     if not isinstance(result, Result) or not isinstance(call, Call):
         return None
-    small = number in recent and call.strings <= SMALL_INPUT
+    small = number in recent and call.size > 0 and call.strings <= SMALL_INPUT
     last = index == scene.length() - 1
     if small or last or _needs_skeleton(scene, index, message, caller):
         edits: tuple[Edit, ...] = (SetBody(cm, cp, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))

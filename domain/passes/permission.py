@@ -10,7 +10,7 @@ WORTH = 200
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """``signals``: every cause that held. ``reach``: first path index a lane may edit. ``own``: no cause but pressure."""
+    """``signals``: every cause that held. ``reach``: first path index a lane may edit. ``own``: pressure alone."""
 
     granted: bool
     signals: tuple[str, ...]
@@ -40,7 +40,7 @@ def permit(
     drainable drops. ``summary_possible``: a summary can still come, so drops wait for it.
     """
     if not compaction:
-        return Permission(False, (), 0)
+        return Permission(False, signals, 0)  # seen, and thereby spent: there is nothing they could land
     found = list(signals)
     if force:
         found.append("force")

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ..policy import Settings, make_policy, resolve
+from ..policy import Settings
 from ..session import State
 from ..window import EMERGENCY, Bands, Window, bands, family, measure, percent
 
@@ -41,27 +41,34 @@ class Pressure(msgspec.Struct, frozen=True):
         return self.percent >= 0 and percent(self.tokens, self.window.hard) >= EMERGENCY
 
 
-def gauge(state: State, model: str, context: int, output: int, policy: bytes, arriving: int) -> Pressure:
-    """Return what the pass knows of its window. ``arriving``: local tokens new in this pass."""
-    settings = resolve(make_policy(policy), model)
+def gauge(
+    state: State, model: str, context: int, output: int, settings: Settings, size: int, *, moved: bool = False
+) -> Pressure:
+    """Return what the pass knows of its window.
+
+    ``size``: local tokens of this request before any drop. ``moved``: the host took another path than the last request
+    had, so that request's size says nothing of this one's.
+    """
     same = model == state.model
     learnt = state.learnt[1] if state.learnt and state.learnt[0] == model else 0
     limit = min(context, learnt) if context and learnt else context or learnt
     window = measure(limit, output, settings, family(state.codec, model))
     limits = bands(settings, window)
-    tokens, source = _tokens(state, model, same)
+    tokens, source = _tokens(state, model, same=same, moved=size if moved else None)
     value = percent(tokens, window.soft) if source != "none" else -1
     if same and state.overflow is not None:
         value, source = max(value, EMERGENCY), "synthetic"
     elif (not state.passes or state.unmanaged) and state.primary and limit:
-        whole = calibrated(state, model, arriving + (state.last.tokens if state.last else 0))
+        whole = calibrated(state, model, size)
         if whole * 10 > limit * UNMANAGED_FACTOR:
             value, tokens, source = max(value, EMERGENCY), whole, "synthetic"
     return Pressure(tokens, value, source, window, limits, settings, limit)
 
 
-def _tokens(state: State, model: str, same: bool) -> tuple[int, Source]:
-    """Return the newest usage the provider gave for the present prefix, else a calibrated count of the last request."""
+def _tokens(state: State, model: str, *, same: bool, moved: int | None) -> tuple[int, Source]:
+    """Return the newest usage the provider gave for the present prefix, else a calibrated count of the request."""
+    if moved is not None:
+        return calibrated(state, model, moved), "estimated"
     if same and state.usage is not None:
         return state.usage.tokens, "provider"
     if state.last is None or not same:
@@ -71,7 +78,12 @@ def _tokens(state: State, model: str, same: bool) -> tuple[int, Source]:
 
 def calibrated(state: State, model: str, tokens: int) -> int:
     """Return local ``tokens`` in the provider's count, by the ratio its last answers showed (unknown: 1)."""
-    return tokens * state.ratios.get(model, 1000) // 1000
+    return tokens * ratio(state, model) // 1000
+
+
+def ratio(state: State, model: str) -> int:
+    """Return how many provider tokens 1,000 local ones are for a model."""
+    return state.ratios.get(model, 1000)
 
 
 def schedule(state: State, pressure: Pressure, now: int, answered: bool) -> Schedule:

@@ -9,7 +9,7 @@ import msgspec
 from ..edits import Arrival, Edit, SetBody, SetShape
 from ..identity import Scene
 from ..session import key
-from ..transcript import Media, Message, Part, Result, Text
+from ..transcript import Media, Message, Part, Result, Text, Thinking
 
 NO_CONTENT = b"(no content)"
 """What stands for a user turn whose texts were all blank: providers refuse an empty turn, and it may not vanish (T18)."""
@@ -25,8 +25,12 @@ class Tagged(msgspec.Struct, frozen=True):
     texts: dict[bytes, bytes]
 
 
-def tag(scene: Scene) -> Tagged:
-    """Number every part that is new or revised, in path order, part order."""
+def tag(scene: Scene, *, bound: bool = False) -> Tagged:
+    """Number every part that is new or revised, in path order, part order.
+
+    ``bound``: the model's signed reasoning is bound to the bytes before it; a text before a signed block of the same
+    answer then gets its number but shows none (convention 9).
+    """
     state = scene.state
     following = len(state.tags) + 1
     arrivals: list[Arrival] = []
@@ -35,6 +39,7 @@ def tag(scene: Scene) -> Tagged:
     for m, first in scene.unshown():
         message = scene.message(m)
         numbers: list[int] = []
+        sealed = _last_signed(message) if bound else -1
         for p in range(first, len(message.parts)):
             part = message.parts[p]
             tokens += part.tokens
@@ -43,11 +48,17 @@ def tag(scene: Scene) -> Tagged:
                 number = _known(scene, m, p, part)
                 if not number:
                     number, following = following, following + 1
-                tokens += TAG_TOKENS if state.reduce else 0
-            # a number the agent cannot use is known, but not shown (convention 10)
-            numbers.append(number if state.reduce else -number)
+            visible = state.reduce and p > sealed  # a number the agent cannot use is known, not shown (convention 10)
+            tokens += TAG_TOKENS if number and visible else 0
+            numbers.append(number if visible else -number)
         arrivals.append(Arrival(m, first, tuple(numbers), _repairs(state.codec, m, first, message, texts)))
     return Tagged(tuple(arrivals), tokens, texts)
+
+
+def _last_signed(message: Message) -> int:
+    if message.role != "assistant":
+        return -1
+    return max((p for p, part in enumerate(message.parts) if isinstance(part, Thinking) and part.signed), default=-1)
 
 
 def taggable(message: Message, part: Part) -> bool:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from ..identity import Scene
 
 
-def fold_reasons(
-    scene: Scene, *, model: str, system_hash: bytes, tools_names: bytes, idle: bool
-) -> tuple[str, ...]:
+def fold_reasons(scene: Scene, *, model: str, system_hash: bytes, tools_names: bytes, idle: bool) -> tuple[str, ...]:
     """Return why m[0] must be rendered again, empty for no fold. An unknown signal never triggers."""
     state = scene.state
     fold = state.fold

@@ -65,14 +65,17 @@ def deferred(folder: Path, sizes: tuple[int, ...]) -> bool:
     ratios: dict[int, float] = {}
     good = True
     for size, (mine, its) in samples.items():
-        p50, p99, base = quantile(mine, 50), quantile(mine, 99), quantile(its, 50)
+        p50, base = quantile(mine, 50), quantile(its, 50)
         ratios[size] = p50 / base
-        tail = p99 / p50 / (quantile(its, 99) / base)
-        good = good and ratios[size] <= 2.5 and (p99 <= 4 * p50 or tail <= 1.5)
+        # new content varies from 50 to 60,000 tokens a pass, so the tail is that of pass over floor on the same bytes
+        each = [a / b for a, b in zip(mine, its, strict=True)]
+        tail = quantile(each, 99) / quantile(each, 50)
+        good = good and ratios[size] <= 2.5 and tail <= 4
         show(
             f"{size:>6} messages",
             f"p50 {p50 * 1e3:.2f} ms = {ratios[size]:.2f} × floor ({base * 1e3:.2f} ms)",
-            f"p99 {p99 / p50:.1f} × p50 (the floor's own p99 is {quantile(its, 99) / base:.1f} × its p50)",
+            f"p99 of pass / floor is {tail:.1f} × its p50 (raw p99: {quantile(mine, 99) / p50:.1f} × p50, the floor's "
+            f"own {quantile(its, 99) / base:.1f})",
         )
     flat = ratios[sizes[-1]] / ratios[sizes[0]]
     show("flat", f"{flat:.2f} (p50 in floors at {sizes[-1]:,} over {sizes[0]:,} messages)")

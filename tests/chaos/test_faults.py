@@ -5,7 +5,7 @@ did not arrive), ``evolve`` (stored, and the process failed before it took the e
 that). After each fault the host repeats the call it was making: to the same session, or to a new process.
 
 The bar is equality with an undisturbed run, behind every single call: the answer (level, number, digest of the request),
-the whole state, and in the end every stored event. So nothing acknowledged is lost and nothing is applied twice.
+the state (every tenth time to the byte), and in the end every stored event. So nothing acknowledged is lost and nothing is applied twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from support.rules import rule
 
 KINDS = ("before", "inside", "lost", "evolve", "evolved")
 STORED = {"lost", "evolve", "evolved"}
-EVERY = 5
-"""In a new process, kinds that leave the store as another kind does are tried at every fifth append only."""
+SNAPPED = {"before", "inside", "evolved"}
+EVERY = 3
+"""In a new process, kinds that leave the store as another kind does are tried at every third append only."""
 
 
 class Crash(Exception):
@@ -39,7 +40,7 @@ class Faults:
     def __init__(self) -> None:
         self.armed = ""
         self.struck = Counter[str]()
-        self.appends = 0
+        self.taking = False
 
     def arm(self, kind: str) -> None:
         self.armed = kind
@@ -51,9 +52,8 @@ class Faults:
             raise error
 
     def hook(self, where: str) -> None:
-        self.appends += where == "before"
         if where == "before":
-            busy = self.appends % 2 == 0
+            busy = self.struck["before"] % 2 == 0
             self.strike("before", StoreBusy("another process held the lock") if busy else StoreUnavailable("disk full"))
         elif where == "inside":
             self.strike("inside", StoreUnavailable("disk full"))
@@ -62,17 +62,27 @@ class Faults:
 
 
 @pytest.fixture
-def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """Return faults that also strike before and behind the engine's taking in of what it stored."""
+def faults(kind: str, monkeypatch: pytest.MonkeyPatch) -> Faults:
+    """Return faults that also strike before and behind the engine's taking in of what it stored.
+
+    With some kinds the session is folded again from frequent snapshots, with the others from its whole log.
+    """
     found = Faults()
+    if kind in SNAPPED:
+        monkeypatch.setattr(foldlog.engine, "SNAPSHOT_EVERY", 40)
     evolve, whole = foldlog.engine.evolve, Core._evolve
 
     def before(*given: Any) -> None:
-        found.strike("evolve", Crash("before the events were taken in"))
+        if found.taking:  # a plan may be tried on a state of its own first
+            found.strike("evolve", Crash("before the events were taken in"))
         evolve(*given)
 
     def behind(self: Core, *given: Any, **named: Any) -> None:
-        whole(self, *given, **named)
+        found.taking = True
+        try:
+            whole(self, *given, **named)
+        finally:
+            found.taking = False
         found.strike("evolved", Crash("after the events were taken in"))
 
     monkeypatch.setattr(foldlog.engine, "evolve", before)
@@ -117,7 +127,9 @@ def compare(number: int, kind: str, call: Call, host: Host, got: chaos.Answer, t
     where = f"call {number} ({call.kind}) after a fault {kind!r}"
     want = truth.answers[number]
     assert got == want, where
-    assert chaos.plain(host.state()) == truth.states[number], where
+    assert chaos.brief(host.state()) == truth.briefs[number], where
+    if number % 10 == 0:
+        assert chaos.plain(host.state()) == truth.states[number], where
 
 
 @rule("PROP-1", "PROP-8", "LAW-3")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from foldlog.domain.errors import Conflict, InputError, StoreNewer, StoreUnavailable, TooLarge
+from foldlog.domain.errors import Conflict, InputError, StoreBusy, StoreNewer, StoreUnavailable, TooLarge
 from foldlog.domain.events import RequestOutcome
 from foldlog.storage import content
 from foldlog.storage.codec import SCHEMA, chain_digest, chain_prefix
@@ -268,8 +268,6 @@ def test_a_follower_misses_nothing_while_threads_append(kit: Kit) -> None:
 
 
 def append_patiently(store: Store, stream: str, version: int) -> None:
-    from foldlog.domain.errors import StoreBusy
-
     for _ in range(40):
         try:
             store.append(stream, version, [note(version)])
@@ -309,7 +307,7 @@ def test_threads_racing_on_one_stream_lose_and_double_nothing(kit: Kit) -> None:
                 head = store.head(S)
                 try:
                     store.append(S, head.version if head else 0, [note(number * 100 + turn)])
-                except Conflict:
+                except (Conflict, StoreBusy):
                     conflicts.append(number)
                     continue
                 wins.append(number * 100 + turn)
@@ -369,7 +367,8 @@ def test_backup_of_a_hot_store(kit: Kit, tmp_path: Path) -> None:
         version = 0
         while not stop.is_set():
             text = f"hot {version} ".encode() * 20
-            version = store.append("session/api/hot", version, [names(text)], [chunk(text)]).version
+            with suppress(StoreBusy):
+                version = store.append("session/api/hot", version, [names(text)], [chunk(text)]).version
 
     thread = threading.Thread(target=busy)
     thread.start()
@@ -414,3 +413,27 @@ def test_a_closed_store_says_so(kit: Kit) -> None:
     for call in (lambda: store.append(S, 1, [note(2)]), lambda: list(store.read(S)), lambda: store.notices(0)):
         with pytest.raises(StoreUnavailable):
             call()
+
+
+def test_a_store_that_is_closed_under_its_readers(kit: Kit) -> None:
+    store = kit.open()
+    store.append(S, 0, notes(1, 400))
+    ended: list[str] = []
+    reading = threading.Event()
+
+    def read() -> None:
+        try:
+            while True:
+                assert len(list(store.read(S))) == 400
+                reading.set()
+        except StoreUnavailable as error:
+            ended.append(error.code)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert reading.wait(20)
+    store.close()
+    for thread in threads:
+        thread.join()
+    assert ended == ["STORE_UNAVAILABLE"] * 3

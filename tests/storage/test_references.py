@@ -49,10 +49,10 @@ def test_names_are_found_wherever_they_stand() -> None:
     message = Message("user", d[0], d[1][:16], 1, (Text(1, 1),))
     assert list(named_chunks(events.MessagesObserved(1, "", 0, (message, message)))) == [d[0], d[0]]
     arrival = Arrival(1, 0, (1,), (SetBody(1, 0, "text", d[2]), SetText(1, 0, "pre", "time", d[3])))
-    assert set(named_chunks((arrival, Insert(1, 0, "text", d[4])))) == {d[2], d[3], d[4]}
+    assert set(named_chunks((arrival, Insert(1, 0, "x", "text", d[4])))) == {d[2], d[3], d[4]}
     assert list(named_chunks(events.DocsObserved(1, "", (("a", d[5]), ("b", d[6]))))) == [d[5], d[6]]
     tiers = (d[7], d[8], b"", d[9])
-    compartment = events.Compartment(1, 1, 2, "t", tiers, (1, 1, 1, 1), 50)
+    compartment = events.Compartment(1, 1, 2, d[1], tiers, (1, 1, 1, 1), 50)
     published = events.HistorianPublished(1, "", "run", (compartment,), (d[10],), (d[11],), ())
-    assert set(named_chunks(published)) == {d[7], d[8], d[9], d[10], d[11]}
+    assert set(named_chunks(published)) == {d[1], d[7], d[8], d[9], d[10], d[11]}
     assert list(named_chunks(events.PurgeRequested(1, "", "scope", (d[0],)))) == []

@@ -11,7 +11,7 @@ from foldlog.storage.protocol import Chunk
 
 def note(number: int) -> Event:
     """Return an event that names its number and no chunk."""
-    return RequestOutcome(1_700_000_000_000 + number, f"cmd-{number}", number, "unknown", f"detail {number}")
+    return RequestOutcome(1_700_000_000_000 + number, f"cmd-{number}", number, f"outcome {number}")
 
 
 def notes(first: int, count: int) -> list[Event]:

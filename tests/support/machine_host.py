@@ -1,6 +1,7 @@
 """The host of the state machine: a plain list of messages, and what it hands over in each codec.
 
-A message is neutral here: ``{"uid", "role", "parts"}``. Two messages are the same to the model where role and parts are.
+A message is neutral here: ``{"uid", "role", "parts", "id"}`` (``id``: the host's own, or ``""``). Two messages are the same to the model
+where role, parts and id are.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ def blank(part: Part) -> bool:
 
 def same(a: Message, b: Message) -> bool:
     """Whether two messages are the same content to a host."""
-    return bool(a["role"] == b["role"] and a["parts"] == b["parts"])
+    return bool(a["role"] == b["role"] and a["parts"] == b["parts"] and a["id"] == b["id"])
 
 
-def to_host(codec: str, message: Message, form: int, ids: bool) -> Message:
+def to_host(codec: str, message: Message, form: int) -> Message:
     """Return the message as the host hands it over. ``form`` bit 0: one text as a string; bit 1: with a cache mark."""
     out = _FORMS[codec](message, form)
-    if ids:
-        out["id"] = message["uid"]
+    if message["id"]:
+        out["id"] = message["id"]
     return out
 
 

@@ -11,12 +11,14 @@ from foldlog.storage.protocol import Chunk, Head, Log
 
 
 class Watched:
-    """A ``Log`` over another. ``before`` is called once, in front of the next append; ``fault`` breaks the next one."""
+    """A ``Log`` over another. ``before`` is called once, in front of the next append
+    (``whole``: it will hand over the whole array); ``fault`` breaks the next one."""
 
     def __init__(self, log: Log) -> None:
         self.inner = log
         self.conflicts = 0
         self.before: Callable[[], None] | None = None
+        self.whole = False
         self.fault = ""
 
     def __getattr__(self, name: str) -> Any:
@@ -24,10 +26,10 @@ class Watched:
 
     def append(self, stream: str, expected: int, events: Sequence[Event], chunks: Iterable[Chunk] = ()) -> Head:
         """Append, after the interloper, with the fault."""
+        fault, self.fault = self.fault, ""
         interloper, self.before = self.before, None
         if interloper is not None:
             interloper()
-        fault, self.fault = self.fault, ""
         if fault == "busy":
             raise StoreBusy("the store is busy, says the test")
         if fault == "fails":

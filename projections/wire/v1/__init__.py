@@ -15,6 +15,7 @@ from .blocks import (
     tools_names_hash,
 )
 from .build import (
+    elements,
     head_messages,
     insert_messages,
     marks,
@@ -40,6 +41,7 @@ __all__ = [
     "Incoming",
     "blocks",
     "chain",
+    "elements",
     "encode",
     "head_messages",
     "identity",

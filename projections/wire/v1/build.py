@@ -129,6 +129,11 @@ def split_system(codec: str, raws: Sequence[bytes]) -> int:
     return n
 
 
+def elements(raw: bytes) -> tuple[bytes, ...]:
+    """Return the elements of a JSON array, byte for byte. Raises ``MessageError`` for anything else."""
+    return tuple(raw[begin:end] for begin, end in spans.elements(raw, spans.start(raw)))
+
+
 def system_messages(codec: str, raws: Sequence[bytes], guidance: str) -> tuple[bytes, ...]:
     """Return the leading system messages with ``guidance`` at the end of the last; none and a guidance: a new one."""
     if not guidance:

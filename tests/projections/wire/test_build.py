@@ -30,7 +30,7 @@ def test_head_is_two_user_messages(codec: str) -> None:
 def test_an_arc_is_a_call_and_its_result(codec: str) -> None:
     """VIEW-18."""
     arc = b'{"id":"todo_1","input":{"items":["a"]},"name":"todowrite","output":"done"}'
-    messages = v1.insert_messages(codec, Insert(3, 0, "arc", b""), arc)
+    messages = v1.insert_messages(codec, Insert(3, 0, "x", "arc", b""), arc)
     call, result = (v1.read(codec, raw, len).message.parts for raw in messages)
     assert (call[0].id, call[0].name, result[0].id) == ("todo_1", "todowrite", "todo_1")  # type: ignore[union-attr]
     assert json.loads(v1.part_text(codec, messages[0], 0)) == {"items": ["a"]}
@@ -41,7 +41,7 @@ def test_an_arc_is_a_call_and_its_result(codec: str) -> None:
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_text_insert_is_one_message(codec: str, role: Any) -> None:
     """VIEW-18."""
-    (raw,) = v1.insert_messages(codec, Insert(3, 0, "text", b"", role), "ü".encode())
+    (raw,) = v1.insert_messages(codec, Insert(3, 0, "x", "text", b"", role), "ü".encode())
     assert v1.read(codec, raw, len).message.role == role
     assert v1.part_text(codec, raw, 0) == "ü"
 
@@ -49,7 +49,7 @@ def test_a_text_insert_is_one_message(codec: str, role: Any) -> None:
 def test_half_an_arc_is_refused() -> None:
     """VIEW-18."""
     with pytest.raises(MessageError):
-        v1.insert_messages(ANTHROPIC, Insert(3, 0, "arc", b""), b'{"id":"x","name":"n","input":{}}')
+        v1.insert_messages(ANTHROPIC, Insert(3, 0, "x", "arc", b""), b'{"id":"x","name":"n","input":{}}')
 
 
 @pytest.mark.parametrize(

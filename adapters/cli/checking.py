@@ -1,0 +1,153 @@
+"""``audit``, ``verify`` and ``backup``: does what the store holds hold?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from ...api import Engine
+from ...domain.errors import OptionError, StoreDamaged, UnknownSession
+from ...domain.streams import escape
+from ...projections.audit import Audit
+from ...projections.audit import audit as audit_stream
+from ...storage.protocol import Fault, Report
+from . import options
+from .terminal import emit, progress, say
+
+
+def audit(
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SESSION]", show_default=False, help="A session: harness/id, or its id alone where only one has it."
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every session of the store, and the store around them.")] = False,
+    db: options.Db = None,
+    as_json: options.Json = False,
+) -> None:
+    """Check a session from its events alone: render every request again and hold it against what was stored.
+
+    Holds only if the chain and its head do, every request renders to its digest, no deferred pass touched a byte served
+    before it (or before a divergence of the host's), and the host's messages confirm every divergence. Exit code 1 if not.
+    Without a key this finds damage, not a determined forger.
+    """
+    if (session is None) != every:
+        raise OptionError("name one session, or give --all", value=session, where="audit")
+    with options.reading(db) as engine:
+        faults: Sequence[Fault] = ()
+        found: list[Audit] = []
+        if session is not None:
+            try:
+                streams = [engine.find(session)]
+            except StoreDamaged as damage:
+                streams = [damage.stream]  # its head: the audit itself will say so
+            except UnknownSession:
+                # a stream that was deleted is unknown too, and that is what an audit is for
+                streams, faults = [], _lost(engine, session, quiet=as_json)
+                if not faults:
+                    raise
+        else:
+            streams = [head.stream for head in engine.log.heads("session/")]
+        for stream in streams:
+            found.append(_one(engine, stream, quiet=as_json))
+        if every:
+            red = {one.stream for one in found if one.differences}
+            faults = [fault for fault in _verify(engine, quiet=as_json).faults if fault.stream not in red]
+    wrong = sum(len(one.differences) for one in found) + len(faults)
+    if as_json:
+        passes = sum(one.passes for one in found)
+        told = msgspec.to_builtins(found)
+        emit({"holds": not wrong, "passes": passes, "differences": wrong, "sessions": told, "store": msgspec.to_builtins(faults)})
+    else:
+        say_audit(found, faults)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _one(engine: Engine, stream: str, *, quiet: bool) -> Audit:
+    with progress(f"auditing {stream.removeprefix('session/')}", quiet=quiet) as advance:
+        return audit_stream(engine.log, stream, lambda done: advance(done, 0))
+
+
+def _verify(engine: Engine, *, quiet: bool, **how: Any) -> Report:
+    with progress("walking the store", quiet=quiet) as advance:
+        return engine.log.verify(progress=lambda what, done, of: advance(done, of), **how)
+
+
+def _lost(engine: Engine, name: str, *, quiet: bool) -> list[Fault]:
+    """Return what ``verify`` finds of a session that cannot be found, and of streams whose names are gone."""
+    ends = ("/" + escape(name), f"session/{name}")
+    report = _verify(engine, quiet=quiet)
+    return [fault for fault in report.faults if fault.stream.endswith(ends) or fault.kind.startswith("stray")]
+
+
+def say_audit(found: Sequence[Audit], faults: Sequence[Fault] = ()) -> None:
+    """Print audits as people read them; the last line is the sum."""
+    for one in found:
+        say(
+            f"{one.stream.removeprefix('session/')}: {one.passes:,} passes, {one.events:,} events, {one.bytes:,} bytes "
+            f"rendered, {one.divergences:,} divergences of the host, {len(one.differences):,} differences"
+        )
+        for difference in one.differences:
+            at = f"pass {difference.number}, " if difference.number else ""
+            say(f"  {difference.kind} at {at}event {difference.version}: {difference.message}")
+    for fault in faults:
+        say(f"store: {_fault(fault)}")
+    wrong = sum(len(one.differences) for one in found) + len(faults)
+    say(f"{sum(one.passes for one in found):,} passes verified, {wrong:,} differences")
+
+
+def verify(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Write heads that are missing, altered or behind, after a walk that holds.")
+    ] = False,
+    accept_loss: Annotated[
+        str,
+        typer.Option(
+            "--accept-loss",
+            metavar="STREAM",
+            show_default=False,
+            help="Move the head of this stream back to its last event that holds. What is behind it is put aside.",
+        ),
+    ] = "",
+    db: options.Db = None,
+    as_json: options.Json = False,
+) -> None:
+    """Walk every chain, head and chunk of the store. Exit code 1 if something is wrong and was not mended."""
+    with options.reading(db) as engine:
+        report = _verify(engine, quiet=as_json, repair=repair, accept_loss=accept_loss)
+    if as_json:
+        emit({"holds": not report.faults, **msgspec.to_builtins(report)})
+    else:
+        for fault in report.repaired:
+            say(f"mended: {_fault(fault)}")
+        for fault in report.faults:
+            mendable = "; --repair mends it" if fault.repairable else ""
+            say(f"{_fault(fault)}{mendable}")
+        say(f"{report.streams:,} streams, {report.events:,} events, {report.chunks:,} chunks walked, {len(report.faults):,} faults")
+    if report.faults:
+        raise typer.Exit(1)
+
+
+def _fault(fault: Fault) -> str:
+    place = f"{fault.stream} @ {fault.version}: " if fault.stream and fault.version else f"{fault.stream}: " if fault.stream else ""
+    return f"{fault.kind}: {place}{fault.message}"
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; the file must not be there yet.")],
+    db: options.Db = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write a consistent copy of the store to a new file, while others may be using it."""
+    with options.reading(db) as engine:
+        size = engine.log.backup(file)
+    if as_json:
+        emit({"file": str(file), "bytes": size})
+    else:
+        say(f"{size:,} bytes written to {file}")

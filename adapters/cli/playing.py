@@ -1,0 +1,189 @@
+"""``simulate`` and ``demo``: recorded sessions played through the engine."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+import typer
+
+from ...api import Engine
+from ...domain.errors import OptionError
+from ...domain.streams import session_stream
+from ...projections.audit import Audit, audit
+from ..simulate.play import HARNESS, WINDOW, Played, Playing, play
+from ..traces.bundled import bundled
+from ..traces.model import Trace
+from ..traces.reader import load
+from . import options
+from .checking import say_audit
+from .terminal import emit, number, plain, progress, say, table, warn
+
+NAMED = 20
+"""So many broken lines are named one by one; JSON has them all."""
+DEMO_WINDOW = 100_000
+"""Small enough that the bundled session feels its edge."""
+
+Window = Annotated[
+    int, typer.Option("--window", min=0, max=1 << 40, metavar="N", help="The model's window in tokens; 0 for unknown.")
+]
+
+
+def simulate(
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE",
+            help="A recorded session: a log of Claude Code, Pi or mini-swe, an array of OpenAI chat or Anthropic messages, "
+            "or a trace of foldlog's own. The format is told by what is in the file.",
+        ),
+    ],
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db", metavar="URL", show_default=False, help="Keep the session in this store. Without it: in memory only."
+        ),
+    ] = None,
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", show_default=False, help="The id it gets; else the file's name.")
+    ] = "",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="key=value",
+            show_default=False,
+            help="A setting of the policy, such as execute_threshold_percentage=50 or cache_ttl=1h; may be given again.",
+        ),
+    ] = None,
+    window: Window = WINDOW,
+    wire_log: Annotated[
+        Path | None,
+        typer.Option("--wire-log", metavar="FILE", show_default=False, help="Write a JSON line a request (specs/wire-log.md)."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Play a recorded session request by request and show at what level each would have been sent, and why.
+
+    Times are the recorded ones; usage is the recorded one as far as it applies: less what foldlog removed, and carried on
+    from our own count where the host itself compacted. The agent's own ctx_reduce calls are obeyed. Refused requests are
+    counted and the play goes on. To ask about it afterwards (passes, show, diff, why, audit), keep it with --db.
+    """
+    policy = options.policy(setting or ())
+    recorded = load(trace)
+    _name_broken(trace, recorded, quiet=as_json)
+    with ExitStack() as stack:
+        engine = stack.enter_context(Engine.open("memory:" if db is None else db))
+        out = None if wire_log is None else stack.enter_context(_writing(wire_log))
+        how = Playing(session=session, window=window, policy=policy, wire_log=out)
+        played = _play(engine, recorded, how, quiet=as_json)
+    if as_json:
+        emit(_told(played))
+        return
+    kept = "in memory only; --db keeps it" if db is None else f"kept as {played.harness}/{played.session}"
+    _say_played(played, kept)
+    if wire_log is not None:
+        say(f"wire log: {wire_log}")
+
+
+def demo(
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db", metavar="URL", show_default=False, help="Keep the session in this store. Without it: a temporary file."
+        ),
+    ] = None,
+    window: Window = DEMO_WINDOW,
+    as_json: options.Json = False,
+) -> None:
+    """Play the bundled session, table its passes by level and cause, and audit it from the log alone.
+
+    Needs no key and no network. Ends with the audit's line; exit code 1 if anything does not hold.
+    """
+    trace = bundled()
+    with ExitStack() as stack:
+        url = db
+        if url is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="foldlog-demo-", ignore_cleanup_errors=True))
+            url = f"sqlite:///{Path(folder) / 'demo.db'}"
+        with Engine.open(url) as engine:
+            name = _free(engine, trace.name)
+            played = _play(engine, trace, Playing(session=name, window=window), quiet=as_json)
+        with options.reading(url) as again:
+            found = _audit(again, session_stream(HARNESS, name), played.requests, quiet=as_json)
+    if as_json:
+        emit({**_told(played), "audit": msgspec.to_builtins(found)})
+    else:
+        _say_played(played, "in a temporary file" if db is None else f"kept as {HARNESS}/{name}")
+        say_audit([found])
+    if found.differences:
+        raise typer.Exit(1)
+
+
+def _play(engine: Engine, trace: Trace, how: Playing, *, quiet: bool) -> Played:
+    with progress(f"playing {trace.name}", quiet=quiet) as advance:
+        return play(engine, trace, how, advance)
+
+
+def _audit(engine: Engine, stream: str, passes: int, *, quiet: bool) -> Audit:
+    with progress("auditing", quiet=quiet) as advance:
+        return audit(engine.log, stream, lambda done: advance(done, passes))
+
+
+def _free(engine: Engine, name: str) -> str:
+    """Return the name, or the first of name-2, name-3 … that no session of the store has."""
+    count, free = 1, name
+    while engine.log.head(session_stream(HARNESS, free)) is not None:
+        count += 1
+        free = f"{name}-{count}"
+    return free
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[BinaryIO]:
+    try:
+        out = path.open("wb")
+    except (OSError, ValueError) as error:
+        raise OptionError(f"the file cannot be written ({error}); choose another place", value=str(path)) from None
+    with out:
+        yield out
+
+
+def _name_broken(path: Path, trace: Trace, *, quiet: bool) -> None:
+    if quiet or not trace.skipped:
+        return
+    for one in trace.skipped[:NAMED]:
+        warn(f"{path}:{one.line}: {one.why}; skipped")
+    more = len(trace.skipped) - NAMED
+    if more > 0:
+        warn(f"{path}: {more} more lines skipped")
+
+
+def _told(played: Played) -> dict[str, object]:
+    told: dict[str, object] = msgspec.to_builtins(played)
+    return {**told, "levels": {one: played.count(one) for one in ("hard", "soft", "soft+", "defer", "refused")}}
+
+
+def _say_played(played: Played, kept: str) -> None:
+    window = f"a window of {played.window:,} tokens" if played.window else "an unknown window"
+    say(f"{played.trace} ({played.codec}, {played.model or 'no model named'}), {played.requests:,} requests on {window}, {kept}")
+    table(("level", "cause", "passes"), [(one.level, one.cause, one.passes) for one in played.passes], right=(2,))
+    refused = sum(played.refusals.values())
+    named = ", ".join(f"{code} {count}" for code, count in played.refusals.items())
+    reported = number(played.largest_prompt)
+    said = f"drops landed: {played.landed:,} ({played.freed:,} tokens), {played.queued:,} still queued"
+    if played.reduces:
+        said += f"; ctx_reduce called {played.reduces:,} times, {played.refused_reduces:,} with an error"
+    say(said)
+    say(f"largest prompt: {played.largest_request:,} tokens by our count, {reported} by the provider's")
+    over = f"; {played.overflows:,} requests over the window told as the provider's" if played.overflows else ""
+    say(f"refusals: {refused:,}" + (f" ({named})" if named else "") + over)
+    say("usage told: " + (", ".join(f"{count:,} {name}" for name, count in played.usage.items()) or "none"))
+    times = played.pass_ms
+    say(f"time per pass: {times.mean} ms mean, {times.p50} median, {times.p99} 99th, {times.longest} longest")
+    if played.skipped:
+        say(plain(f"broken lines skipped: {len(played.skipped):,}"))

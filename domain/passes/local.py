@@ -1,0 +1,75 @@
+"""Our own count of a request, in local tokens: carried on from the last one, or made anew (``transform.md`` 1.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..events import Divergence
+from ..identity import Scene
+from ..session import PARTS_LIMIT, State, key
+from ..transcript import Message, Result, Text
+from . import tagger
+from .drain import PLACEHOLDER_TOKENS
+
+if TYPE_CHECKING:
+    from .decide import Given
+
+
+def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving: int) -> int:
+    """Return what the request holds before any drop of this pass. ``arriving``: local tokens of its new parts.
+
+    A request that only grows costs what is new; one the host changed costs what stands behind the change.
+    """
+    state, seen = scene.state, given.seen
+    if state.last is None or state.fold is None or state.base != state.last.number or seen.base is not None:
+        return recount(scene, given)
+    if divergence is None and not seen.side:
+        return state.last.tokens + arriving
+    plain = state.base_keep == state.base_len == len(state.path)
+    if not plain or (divergence is not None and divergence.cause in ("system", "tools")):
+        return recount(scene, given)
+    start = min(seen.touched, seen.keep)
+    old = sum(_shown(scene, m, state.node(m).message, len(state.node(m).message.parts)) for m in state.path[start:])
+    new = sum(_new(scene, scene.at(index)) for index in range(start, scene.length()))
+    return max(state.last.tokens - old + new, 0)
+
+
+def recount(scene: Scene, given: Given, head: int | None = None) -> int:
+    """Count the request anew. ``head``: tokens of m[0], m[1] and guidance where they are not the last fold's."""
+    fold = scene.state.fold
+    if head is None:
+        head = fold.head_tokens if fold is not None else 0
+    total = head + given.system_tokens + given.tools_tokens
+    return max(total + sum(_new(scene, scene.at(index)) for index in range(scene.length())), 0)
+
+
+def _new(scene: Scene, m: int) -> int:
+    """Return what message ``m`` holds in this request; of a revised one only the parts before the change keep edits."""
+    message = scene.message(m)
+    first = scene.seen.revised[m][0] if m in scene.seen.revised else len(message.parts)
+    return _shown(scene, m, message, first)
+
+
+def _shown(scene: Scene, m: int, message: Message, edited: int) -> int:
+    """Return the tokens of a message as sent; parts from ``edited`` on carry no drop."""
+    state = scene.state
+    shown = tagger.TAG_TOKENS if state.reduce else 0
+    total = 0
+    for p, part in enumerate(message.parts):
+        total += part.tokens + (shown if tagger.taggable(message, part) else 0)
+        if p < edited and isinstance(part, Text | Result):
+            number = state.tag_of.get(key(m, p), 0)
+            total -= _gone(state, number, part.tokens) if number else 0
+    return max(total, 0)
+
+
+def _gone(state: State, number: int, tokens: int) -> int:
+    """Return the tokens a dropped part no longer costs, its call's too where both are absent."""
+    tag = state.tags[number - 1]
+    if tag.status != "dropped":
+        return 0
+    if tag.mode != "full":
+        return max(tokens - PLACEHOLDER_TOKENS, 0)
+    m, p = divmod(state.call_of.get(key(tag.m, tag.p), 0), PARTS_LIMIT)
+    parts = state.node(m).message.parts if m else ()
+    return tokens + (parts[p].tokens if p < len(parts) else 0)

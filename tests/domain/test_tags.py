@@ -1,0 +1,223 @@
+"""Numbers: what gets one, that they are never reused, that they stand where they stood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.talk import Chat, assistant, call, image, result, shown, text, thinking, use, user, words
+
+import foldlog
+
+
+def texts(message: dict[str, Any]) -> list[Any]:
+    content = message["content"]
+    return [content] if isinstance(content, str) else [block.get("text", block["type"]) for block in content]
+
+
+@pytest.mark.rule("TAG-1", "TAG-2", "TAG-3")
+def test_what_gets_a_number():
+    chat = Chat()
+    request = chat.say(
+        user([text("look"), image(), text("  \n")]),
+        assistant([thinking(), text("I see"), call("a"), call("b")]),
+        user([result("a", "out"), result("b", [text("two"), image()]), text("so?")]),
+    )
+    sent = request.messages
+    assert texts(sent[2]) == ["§1§ look", "§2§", "image"]
+    assert texts(sent[3]) == ["thinking", "§3§ I see", "tool_use", "tool_use"]
+    assert sent[4]["content"][0]["content"] == "§4§ out"
+    assert texts(sent[4]["content"][1]) == ["§5§ two", "image"]
+    assert sent[4]["content"][2]["text"] == "§6§ so?"
+    assert shown(request) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.rule("TAG-3")
+@pytest.mark.parametrize(("output", "sent"), [("", "§2§"), ([], "§2§"), ([text("")], [text("§2§")])])
+def test_an_empty_output_is_its_number(output: Any, sent: Any):
+    chat = Chat()
+    request = chat.say(user("start"), assistant([call("a")]), user([result("a", output), text("and")]))
+    assert request.messages[-1]["content"][0]["content"] == sent
+
+
+@pytest.mark.rule("TAG-1")
+def test_an_error_result_gets_a_number_too():
+    chat = Chat()
+    request = chat.say(user("start"), assistant([call("a")]), user([result("a", "no such file", is_error=True), text("hm")]))
+    assert request.messages[-1]["content"][0] == {**result("a", "§2§ no such file"), "is_error": True}
+
+
+@pytest.mark.rule("TAG-4", "TAG-10")
+def test_numbers_the_agent_cannot_use_are_not_shown():
+    chat = Chat(reduce_tool=False)
+    request = chat.say(user("start"))
+    assert request.messages[-1]["content"][0]["text"] == "start"
+    assert request.system is None
+    assert [tag.kind for tag in chat.state.tags] == ["text"]
+    assert chat.session.expand(1)[0].text == "start"
+
+
+@pytest.mark.rule("TAG-10")
+@pytest.mark.parametrize(
+    ("codec", "tool", "callable_"),
+    [
+        ("anthropic", {"name": "ctx_reduce", "input_schema": {}}, True),
+        ("anthropic", {"name": "mcp__foldlog__ctx_reduce", "input_schema": {}}, True),
+        ("anthropic", {"name": "ctx_reduce_later", "input_schema": {}}, False),
+        ("openai-chat", {"type": "function", "function": {"name": "ctx_reduce", "parameters": {}}}, True),
+        ("openai-chat", {"type": "function", "function": {"name": "Bash", "parameters": {}}}, False),
+    ],
+)
+@pytest.mark.parametrize("option", [True, False])
+def test_a_tool_list_says_whether_ctx_reduce_can_be_called(codec: str, tool: dict[str, Any], callable_: bool, option: bool):
+    """Convention 10: the request's own list decides; frozen at the first pass."""
+    chat = Chat(codec=codec, reduce_tool=option)
+    assert bool(shown(chat.say(user("start"), tools=[tool]))) is callable_
+    assert bool(shown(chat.turn(tools=[]))) is callable_
+
+
+@pytest.mark.rule("TAG-10")
+@pytest.mark.parametrize("option", [True, False])
+def test_without_a_list_the_option_says_it(option: bool):
+    chat = Chat(reduce_tool=option)
+    assert bool(shown(chat.say(user("start")))) is option
+    chat.reopen(reduce_tool=not option)
+    assert bool(shown(chat.turn())) is option
+
+
+@pytest.mark.rule("TAG-5")
+def test_an_edited_message_is_served_as_edited_under_its_number():
+    """2.5, fixed: the stored source does not mask an edit."""
+    chat = Chat()
+    chat.say(user("start"), assistant("first draft"), user("second"))
+    chat.messages[1] = assistant("the edited draft")
+    request = chat.say(assistant("third"), user("fourth"))
+    assert [texts(m)[0] for m in request.messages[2:]] == [
+        "§1§ start", "§2§ the edited draft", "§3§ second", "§4§ third", "§5§ fourth",
+    ]  # fmt: skip
+    assert request.reasons == ("host_revised",)
+    assert chat.session.expand(2)[0].text == "the edited draft"
+
+
+@pytest.mark.rule("TAG-5")
+def test_a_dropped_part_the_host_edits_comes_back_as_edited():
+    chat = Chat(policy={"protected_tokens": 0})
+    chat.say(user("start"))
+    for number in range(5):
+        chat.tool(f"t{number}", words(3_000))
+    use(chat.turn(), 180_000)
+    chat.session.reduce("2")
+    assert chat.turn().level == "soft+"
+    request = chat.advance(revised=[(3, user([result("t0", "short now")]))])
+    assert "§2§ short now" in str(request.messages)
+    assert chat.state.tags[1].status == "active"
+    assert "Queued" in chat.session.reduce("2")
+
+
+@pytest.mark.rule("TAG-6")
+def test_numbers_of_removed_messages_are_never_given_again():
+    chat = Chat()
+    chat.say(user("a"), assistant("b"), user("c"), assistant("d"), user("e"))
+    chat.advance(retracted=[3, 4])
+    request = chat.advance(assistant("f"), user("g"))
+    assert shown(request) == [1, 2, 5, 6, 7]
+
+
+@pytest.mark.rule("TAG-6", "IDENT-4")
+def test_a_path_that_comes_back_finds_its_numbers_drops_and_queue():
+    chat = Chat(policy={"protected_tokens": 0})
+    chat.say(user("start"))
+    for number in range(5):
+        chat.tool(f"t{number}", words(3_000))
+    use(chat.turn(), 180_000)
+    chat.session.reduce("2")
+    old = chat.turn()
+    chat.session.reduce("3")
+    main = list(chat.messages)
+    chat.messages = [*main[:5], user("another way")]
+    chat.again()
+    chat.messages = [*chat.messages, assistant("yes"), user("on with it")]
+    branch = chat.again()
+    assert shown(branch)[-3:] == [11, 12, 13]
+    assert "[dropped §2§]" in str(branch.messages)
+    chat.messages = main
+    chat.again()
+    back = chat.turn()
+    assert back.messages_json[: len(old.messages_json)] == old.messages_json
+    assert 3 in chat.state.queue
+    assert shown(back)[-1] == 15
+
+
+@pytest.mark.rule("TAG-7")
+def test_a_fork_goes_on_with_its_parents_numbers():
+    """RF-01: decisions up to the fork point hold; numbers go on; nothing the provider measured is inherited."""
+    chat = Chat(policy={"protected_tokens": 0})
+    chat.say(user("start"))
+    for number in range(5):
+        chat.tool(f"t{number}", words(3_000))
+    use(chat.turn(), 180_000)
+    chat.session.reduce("2")
+    old = chat.turn()
+    fork = chat.session.fork("child", at=5)
+    request = fork.prepare([*chat.messages[:5], assistant("here I turn"), user("go")], now=chat.now + 5)
+    assert request.level == "defer"
+    assert request.messages_json[:7] == old.messages_json[:7]
+    assert shown(request) == [1, 3, 11, 12]
+    assert fork.status().usage_source == "estimated"
+    assert chat.turn().messages_json[: len(old.messages_json)] == old.messages_json
+    assert chat.session.status().tags == 12
+    assert [chat.engine.audit(name).differences for name in ("chat", "child")] == [(), ()]
+
+
+@pytest.mark.rule("TAG-8")
+def test_head_and_guidance_carry_no_number():
+    chat = Chat()
+    request = chat.say(user("start"), system="You are one.")
+    ours = b"".join(request.messages_json[:2]).decode()
+    assert "§" not in ours
+    assert [tag.m for tag in chat.state.tags] == [1]
+
+
+@pytest.mark.rule("TAG-9")
+def test_the_models_echo_of_a_number_never_piles_up():
+    """CB-06: bytes depend on the number and the text alone, whatever came back."""
+    chat = Chat()
+    chat.say(user("§9§ §8§ start"))
+    request = chat.say(assistant("§7§ ok"), user("§5.1 of the law"))
+    assert [texts(m)[0] for m in request.messages[2:]] == ["§1§ start", "§2§ ok", "§3§ §5.1 of the law"]
+    served = request.messages_json[2:]
+    other = Chat()
+    other.say(user("start"))
+    assert other.say(assistant("ok"), user("§5.1 of the law")).messages_json[2:] == served
+
+
+@pytest.mark.rule("TAG-11")
+def test_a_call_id_used_again_is_another_part():
+    """T8, TP-02: dropping one turn's output leaves the other's, though both carry the id X."""
+    chat = Chat(codec="openai-chat", policy={"protected_tokens": 0})
+
+    def turn(output: str) -> foldlog.Request:
+        arc = {"id": "X", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}
+        return chat.say(
+            {"role": "assistant", "content": None, "tool_calls": [arc]},
+            {"role": "tool", "tool_call_id": "X", "content": output},
+        )
+
+    chat.say(user("start"))
+    for output in ("first " + words(9_000), "second", "third", "fourth"):
+        request = turn(output)
+    use(request, 180_000)
+    chat.session.reduce("2")
+    outputs = [m["content"] for m in turn("fifth").messages if m["role"] == "tool"]
+    assert outputs == ["[dropped §2§]", "§3§ second", "§4§ third", "§5§ fourth", "§6§ fifth"]
+
+
+@pytest.mark.rule("TAG-2")
+def test_numbers_follow_the_path_however_they_arrive():
+    whole = Chat()
+    messages = [user("a"), assistant([text("b"), call("t")]), user([result("t", "c"), text("d")]), assistant("e"), user("f")]
+    expected = shown(whole.say(*messages))
+    steps = Chat()
+    for upto in (1, 3, 5):
+        request = steps.session.prepare(messages[:upto])
+    assert shown(request) == expected == [1, 2, 3, 4, 5, 6]

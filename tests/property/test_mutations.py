@@ -1,0 +1,125 @@
+"""Is the state machine worth anything? Each mutation breaks one thing in the engine; the machine must find it.
+
+PROP-1, PROP-3, PROP-4, PROP-7, PROP-9, LAW-1, LAW-2, LAW-4: each mutant breaks at least one of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import Phase
+from hypothesis.stateful import run_state_machine_as_test
+from support.machine_rules import FoldlogMachine, configured
+
+from foldlog import engine
+from foldlog.domain import events as ev
+from foldlog.domain import identity, session
+from foldlog.domain.passes import decide, schedule
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def protection_ignored(patch: pytest.MonkeyPatch) -> None:
+    """The newest tool results can be dropped like any other."""
+    patch.setattr(decide.protection, "protected", lambda *_, **__: frozenset())
+
+
+def drained_without_pressure(patch: pytest.MonkeyPatch) -> None:
+    """The queue lands whenever it holds something, as if the window were full."""
+    patch.setattr(schedule.Pressure, "force", property(lambda self: True))
+
+
+def placeholder_counts(patch: pytest.MonkeyPatch) -> None:
+    """The text of a placeholder depends on when it is rendered, not on its tag alone."""
+    number = count()
+    patch.setattr(sys.modules[engine.__package__ + ".projections.wire.v1.render"], "dropped", lambda tag: f"[dropped §{abs(tag)}§]" + " " * (next(number) % 2))
+
+
+def revision_serves_stale_body(patch: pytest.MonkeyPatch) -> None:
+    """A revised message goes out as it was first seen."""
+    real = identity.Scene.message
+
+    def message(self: identity.Scene, m: int) -> Any:
+        known = self.state.nodes
+        return known[m - 1].message if m <= len(known) and m in self.seen.revised else real(self, m)
+
+    patch.setattr(identity.Scene, "message", message)
+
+
+def branch_moves_the_head_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A side request is taken for a rewind."""
+    real = identity._branch
+
+    def branch(state: session.State, keep: int, rest: Any, at: int) -> Any:
+        seen = real(state, keep, rest, at)
+        if not seen.side:
+            return seen
+        moved = ev.HeadMoved(at, "", keep, identity.ranges(seen.tail), "rewind")
+        return identity.Observation((*seen.events, moved), keep, seen.tail, seen.new, touched=keep, cause="rewind")
+
+    patch.setattr(identity, "_branch", branch)
+
+
+def command_applied_twice(patch: pytest.MonkeyPatch) -> None:
+    """Command ids are forgotten, so that a repeat, or a conflict with our own append, applies a command again."""
+    patch.setattr(session, "_remember", lambda state, event: None)
+
+
+def tag_numbers_come_again(patch: pytest.MonkeyPatch) -> None:
+    """A rewind gives the numbers behind it free."""
+    real = session._HANDLERS[ev.HeadMoved]
+
+    def moved(state: session.State, event: ev.HeadMoved) -> None:
+        real(state, event)
+        while state.tags and state.tags[-1].m not in state.pos:
+            number = len(state.tags)
+            tag = state.tags.pop()
+            state.tag_of.pop(session.key(tag.m, tag.p), None)
+            state.queue.pop(number, None)
+            for known in (state.tools_order, state.reduces):
+                if number in known:
+                    known.remove(number)
+
+    patch.setitem(session._HANDLERS, ev.HeadMoved, moved)
+
+
+def idle_fold_every_pass(patch: pytest.MonkeyPatch) -> None:
+    """An idle gap is not consumed by the fold it causes."""
+
+    def idle(state: session.State, ttl: int, now: int, answered: bool) -> bool:
+        heard = max(state.response_now, 1)
+        return bool(state.response_now) and now - heard > ttl
+
+    patch.setattr(schedule, "idle", idle)
+
+
+def chain_goes_on_from_the_start(patch: pytest.MonkeyPatch) -> None:
+    """After another process's events the chain is believed to be as it was."""
+    patch.setattr(engine, "settle", lambda hot: None)
+
+
+MUTATIONS: tuple[Patch, ...] = (
+    protection_ignored,
+    drained_without_pressure,
+    placeholder_counts,
+    revision_serves_stale_body,
+    branch_moves_the_head_at_once,
+    command_applied_twice,
+    tag_numbers_come_again,
+    idle_fold_every_pass,
+    chain_goes_on_from_the_start,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda patch: patch.__name__)
+def test_the_machine_finds_the_mutation(mutation: Patch, monkeypatch: pytest.MonkeyPatch):
+    mutation(monkeypatch)
+    found = configured(200, phases=(Phase.generate,))
+    with pytest.raises(AssertionError) as caught:
+        run_state_machine_as_test(FoldlogMachine, settings=found)
+    print(f"{mutation.__name__}: {str(caught.value).splitlines()[0]:.160}")

@@ -1,0 +1,178 @@
+"""One request judged: against the model's own record of what was served, and against what may move a rebuild."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support import machine_checks as checks
+from support import machine_host as host
+from support.machine import MODELS, OWN, POLICIES, THRESHOLDS, TTLS, WINDOWS
+
+from foldlog.domain import events as ev
+from foldlog.domain.session import PARTS_LIMIT, path_of
+
+if TYPE_CHECKING:
+    from support.machine import Machine
+
+    import foldlog
+
+
+def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, items: list[host.Message]) -> None:
+    """Check ``request`` and put it on the record."""
+    event: Any = request._produced.event
+    hot = session.core.hot()
+    if event.number <= machine.passes:
+        _repeated(machine, request, items)
+        return
+    assert event.number == machine.passes + 1, f"pass {event.number} after {machine.passes}: something was applied twice"
+    machine.passes = event.number
+    machine.seen = max(machine.seen, machine.now)
+    state = hot.state
+    side = isinstance(event, ev.PassDeferred) and event.side is not None
+    now = checks.record(request.built, event, path_of(state, event), items, (machine.system, machine.tools))
+    assert request.built.digest == event.digest, "LAW-2: the request's bytes have another digest than its event"
+    machine.counts[request.level] += 1
+    _bytes(machine, now, state)
+    _causes(machine, now, state)
+    _content(machine, now, state)
+    marked = request.built.marked()
+    raw = machine.handed(items)
+    if machine.codec == "openai-chat":
+        system = machine.system_now()
+        raw = [{"role": "system", "content": system}, *raw] if system else raw
+    thinks = any(part["t"] == "think" for item in items for part in item["parts"])
+    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), thinks)
+    machine.served[event.number] = now
+    machine.where[event.number] = machine.id
+    machine.last = request
+    if side:
+        return
+    if not isinstance(event, ev.PassDeferred):
+        machine.rebuilt_now = machine.seen
+        machine.reopened = False
+        machine.flushed = False
+        machine.totals = []
+        machine.counts["rebuilds"] += 1
+    if "cache_loss" in request.reasons:
+        machine.lost = False
+    machine.head = now
+    machine.edits = []
+    machine.interloped = False
+    machine.counts["diverged"] += event.divergence is not None
+    if event.number % 4 == 0:
+        machine.check_replay(event.number)
+
+
+def _repeated(machine: Machine, request: foldlog.Request, items: list[host.Message]) -> None:
+    """PROP-1: a request that was handed out before is the newest one, for the same messages."""
+    assert request.pass_number == machine.passes, f"{request!r} came back, the newest pass is {machine.passes}"
+    served = machine.served[request.pass_number]
+    same = len(served.items) == len(items) and all(map(host.same, served.items, items))
+    assert same, f"{request!r} came back for other messages"
+    assert request.digest == served.event.digest.hex()
+    machine.counts["repeated"] += 1
+
+
+def _bytes(machine: Machine, now: checks.Served, state: Any) -> None:
+    event = now.event
+    head = machine.head
+    if head is None:
+        return
+    if isinstance(event, ev.PassDeferred):
+        single = len(machine.edits) == 1 and machine.edits[0].split()[0] in ("revise", "remove", "insert")
+        strict = event.side is None and (single or not machine.edits) and not machine.interloped
+        checks.unchanged(head, now, strict)
+        checks.grown(machine.codec, head, now)
+        base = machine.served.get(event.base)
+        if base is not None and base is not head:
+            checks.unchanged(base, now, False)
+        return
+    owners: set[int] = set()
+    for number, _ in event.landed:
+        tag = state.tags[number - 1]
+        owners.add(tag.m)
+        owners.add(state.call_of.get(tag.m * PARTS_LIMIT + tag.p, 0) // PARTS_LIMIT)
+        machine.counts["landed"] += 1
+    checks.rebuilt(head, now, owners, event.decision.reach, isinstance(event, ev.BaselineFolded))
+    signals = event.decision.signals
+    if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
+        checks.smaller(machine.served.get(event.base, head), now)
+        machine.counts["own"] += 1
+
+
+def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
+    """LAW-4, PROP-4: a rebuild has a cause the model knows of; only what was asked for lands, protected parts last."""
+    event = now.event
+    decision = event.decision
+    if decision is not None and decision.source == "provider":
+        limits = {*WINDOWS, 3_000, 900, 128_000} - {0}
+        expected = {total * 10_000 // limit for total in machine.totals for limit in limits}
+        assert decision.percent in expected, f"PROP-5: usage of {decision.percent} was never reported"
+    if isinstance(event, ev.PassDeferred):
+        return
+    landed = {number for number, _ in event.landed}
+    assert landed <= machine.asked, f"§{landed - machine.asked} landed, and nobody asked for it"
+    if isinstance(event, ev.BaselineFolded):
+        _fold_causes(machine, now)
+    else:
+        pressed = decision.percent >= THRESHOLDS[machine.policy]
+        diverged = machine.head is not None and (
+            checks.diverges(machine.head, now) < len(machine.head.items) or machine.head.regions != now.regions
+        )
+        lasting = machine.flushed or machine.lost or machine.reopened
+        assert pressed or lasting or diverged, f"LAW-4: pass {event.number} rebuilt for no cause ({decision})"
+        assert landed, f"PROP-4: pass {event.number} rebuilt and landed nothing"
+    if "flush" in decision.signals or decision.percent >= 9_000 or (POLICIES[machine.policy] or {}).get("compaction") is False:
+        return
+    tools = [number for number, tag in enumerate(state.tags, 1) if tag.kind == "tool"]
+    fresh = {number for arrival in event.arrivals for number in map(abs, arrival.tags)}
+    newest = [number for number in tools if number not in fresh][-3:]
+    assert not landed & set(newest), f"a protected result was dropped: {landed & set(newest)}"
+
+
+def _fold_causes(machine: Machine, now: checks.Served) -> None:
+    last = next((s for s in reversed(machine.served.values()) if isinstance(s.event, ev.BaselineFolded)), None)
+    waited = machine.seen - machine.rebuilt_now
+    for reason in now.event.reasons:
+        if reason == "first_render":
+            assert last is None, "LAW-4: the first render came twice"
+        elif reason == "ttl_idle":
+            assert waited > min(TTLS[machine.policy], 300_000), f"LAW-4: folded for idleness {waited} ms after a rebuild"
+        elif reason == "cache_loss":
+            assert machine.lost, "LAW-4: folded for a cache loss nobody reported"
+        elif reason in ("system_hash", "tools_change"):
+            assert last is not None
+            assert last.regions != now.regions, f"LAW-4: folded for {reason}, and nothing changed"
+        elif reason == "model_change":
+            assert MODELS, "the model is followed by the session's own record"
+        else:
+            raise AssertionError(f"LAW-4: an unknown reason {reason}")
+
+
+def _content(machine: Machine, now: checks.Served, state: Any) -> None:
+    """LAW-5, PROP-3, PROP-9: bytes explained by the host's message; arcs whole; a number has one owner for ever."""
+    gone: set[str] = set()
+    seen: set[int] = set()
+    known = machine.explained
+    for m, item, wire in zip(now.ms, now.items, now.wire, strict=True):
+        key = (id(item), wire)
+        if key not in known:
+            known[key] = (item, *checks.explain(machine.codec, machine.reduce, item, wire, machine.asked))
+        _, tags, lost = known[key]
+        for number, p in tags:
+            assert number not in seen, f"PROP-9: §{number}§ stands twice in pass {now.number}"
+            seen.add(number)
+            part = item["parts"][p]
+            owner = machine.owners.setdefault(number, (item["uid"], p, part, m))
+            mine = owner[:2] == (item["uid"], p) or owner[2] == part or owner[3] == m
+            assert mine, f"PROP-9: §{number}§ was {owner}, now {(item['uid'], p, part, m)}"
+            machine.owners[number] = (item["uid"], p, part, m)
+            if part["t"] == "result":
+                machine.call_tags[part["id"]] = number
+        gone |= lost
+    for item, wire in zip(now.items, now.wire, strict=True):
+        present = {part["id"] for part in item["parts"] if "id" in part} - (known[id(item), wire][2])
+        assert not present & gone, f"PROP-3: half of a tool arc is gone in pass {now.number}: {present & gone}"
+    for call in gone:
+        number = machine.call_tags.get(call, 0)
+        assert number in machine.asked or not machine.reduce, f"PROP-3: the arc {call} is gone, and nobody asked for it"

@@ -1,0 +1,177 @@
+"""The steps a host, a provider and several processes may take, as Hypothesis draws them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from hypothesis import HealthCheck, Verbosity, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from support.machine import Machine
+
+STEPS = 50
+TOTAL: Counter[str] = Counter()
+
+SMALL = st.integers(0, 5)
+PLACE = st.integers(0, 60)
+DOOR = st.integers(0, 2)
+BODY = st.integers(0, 10)
+
+
+class FoldlogMachine(RuleBasedStateMachine):
+    """Draws steps, records them, and lets the interpreter run them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[dict[str, Any]] = []
+        self.machine: Machine | None = None
+
+    def do(self, op: str, **given: Any) -> None:
+        self.steps.append({"op": op, **given})
+        assert self.machine is not None
+        try:
+            self.machine.run(self.steps[-1])
+        except BaseException:
+            note(json.dumps(self.steps))
+            raise
+
+    @initialize(
+        codec=st.sampled_from(("anthropic", "anthropic", "anthropic", "openai-chat", "pi")),
+        primary=st.integers(0, 3),
+        reduce=st.integers(0, 4),
+        ids=st.booleans(),
+        sqlite=st.integers(0, 15),
+        window=st.integers(0, 3),
+        policy=st.integers(0, 4),
+    )
+    def open(self, codec: str, primary: int, reduce: int, ids: bool, sqlite: int, window: int, policy: int) -> None:
+        given = {
+            "codec": codec, "mode": "subagent" if primary == 3 else "primary", "reduce": reduce < 4, "ids": ids,
+            "sqlite": sqlite == 15, "window": window, "policy": policy,
+        }  # fmt: skip
+        self.steps.append({"op": "open", **given})
+        self.machine = Machine(**given)
+
+    @rule(say=BODY, calls=st.integers(0, 3), out=BODY, door=DOOR, odd=st.integers(0, 63))
+    def round(self, say: int, calls: int, out: int, door: int, odd: int) -> None:
+        self.do(
+            "round", say=say, calls=calls, out=out, door=door, think=odd % 4 == 3, prefix=odd // 16, media=int(odd % 8 == 5),
+            extra=odd % 3, big=odd % 5 == 2, twin=odd % 7 == 3,
+        )  # fmt: skip
+
+    @rule(out=BODY, door=st.integers(0, 1))
+    def tool_round(self, out: int, door: int) -> None:
+        self.do("round", say=1, calls=2, out=out, door=door, extra=0, big=out % 2 == 1)
+
+    @rule(form=st.integers(0, 255), twice=st.booleans())
+    def send(self, form: int, twice: bool) -> None:
+        self.do("send", form=form, twice=twice)
+
+    @rule(at=PLACE, kind=st.integers(0, 2), body=BODY, door=DOOR)
+    def revise(self, at: int, kind: int, body: int, door: int) -> None:
+        self.do("revise", at=at, kind=kind, body=body, door=door)
+
+    @rule(at=PLACE, count=st.integers(0, 1), door=DOOR)
+    def remove(self, at: int, count: int, door: int) -> None:
+        self.do("remove", at=at, count=count, door=door)
+
+    @rule(at=PLACE, calls=st.integers(0, 1), door=st.sampled_from((0, 2)))
+    def insert(self, at: int, calls: int, door: int) -> None:
+        self.do("insert", at=at, calls=calls, door=door)
+
+    @rule(at=PLACE, calls=st.integers(0, 1), twice=st.booleans())
+    def side(self, at: int, calls: int, twice: bool) -> None:
+        self.do("side", at=at, calls=calls, twice=twice)
+
+    @rule(calls=st.integers(0, 1))
+    def adopt(self, calls: int) -> None:
+        self.do("adopt", calls=calls)
+
+    @rule(at=PLACE, calls=st.integers(0, 1), inside=st.booleans())
+    def rewind(self, at: int, calls: int, inside: bool) -> None:
+        self.do("rewind", at=at, calls=calls, inside=inside)
+
+    @rule(percent=st.sampled_from((1, 30, 45, 66, 88, 97, 120)), missing=st.sampled_from((0, 0, 0, 1, 3, 7, 15)))
+    def usage(self, percent: int, missing: int) -> None:
+        self.do("usage", percent=percent, missing=missing)
+
+    @rule(kind=st.integers(0, 4), limit=st.integers(0, 2))
+    def fail(self, kind: int, limit: int) -> None:
+        self.do("fail", kind=kind, limit=limit)
+
+    @rule(seconds=st.sampled_from((30, 100, 400, 4000)), back=st.booleans())
+    def idle(self, seconds: int, back: bool) -> None:
+        self.do("idle", seconds=seconds, back=back)
+
+    @rule(at=PLACE, count=st.integers(0, 11), what=st.sampled_from((0, 0, 0, 0, 1, 2)))
+    def drop(self, at: int, count: int, what: int) -> None:
+        self.do("drop", at=at, count=count, what=what)
+
+    @rule(at=PLACE, count=st.integers(0, 11), percent=st.sampled_from((66, 88)))
+    def drop_under_pressure(self, at: int, count: int, percent: int) -> None:
+        self.do("drop", at=at, count=count)
+        self.do("usage", percent=percent)
+
+    @rule()
+    def flush(self) -> None:
+        self.do("flush")
+
+    @rule()
+    def loss(self) -> None:
+        self.do("loss")
+
+    @rule(what=st.integers(0, 4), to=st.integers(0, 4))
+    def change(self, what: int, to: int) -> None:
+        self.do("change", what=what, to=to)
+
+    @rule(snapshot=st.booleans())
+    def crash(self, snapshot: bool) -> None:
+        self.do("crash", snapshot=snapshot)
+
+    @rule()
+    def snapshot(self) -> None:
+        self.do("snapshot")
+
+    @rule()
+    def race(self) -> None:
+        self.do("race")
+
+    @rule(what=st.integers(0, 3))
+    def intrude(self, what: int) -> None:
+        self.do("intrude", what=what)
+
+    @rule(where=st.integers(0, 3))
+    def fault(self, where: int) -> None:
+        self.do("fault", where=where)
+
+    @rule(at=SMALL)
+    def fork(self, at: int) -> None:
+        self.do("fork", at=at)
+
+    @rule(what=st.integers(0, 53))
+    def bad(self, what: int) -> None:
+        self.do("bad", what=what)
+
+    def teardown(self) -> None:
+        machine = self.machine
+        if machine is None:
+            return
+        try:
+            machine.finish()
+        except BaseException:
+            note(json.dumps(self.steps))
+            raise
+        finally:
+            machine.close()
+        TOTAL.update(machine.counts)
+        TOTAL["examples"] += 1
+
+
+def configured(examples: int, **more: Any) -> settings:
+    """Return the settings of a run."""
+    return settings(
+        max_examples=examples, stateful_step_count=STEPS, deadline=None, database=None, report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck), verbosity=Verbosity.normal, **more,
+    )  # fmt: skip
