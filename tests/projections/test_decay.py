@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from foldlog.projections import decay
 from foldlog.projections.decay import Row
@@ -36,16 +37,16 @@ def exact_tier(index: int, importance: int, pressure: str) -> int:
     return 1 + sum(age >= edge for edge in edges)
 
 
-def row(first: int, last: int, *, importance: int | None = 50, words: tuple[int, ...] = (40, 20, 8, 3), **more: Any) -> Row:
+def row(
+    first: int, last: int, *, importance: int | None = 50, words: tuple[int, ...] = (40, 20, 8, 3), **more: Any
+) -> Row:
     tiers = tuple(" ".join(f"t{tier}w{n}" for n in range(size)) for tier, size in enumerate(words, 1))
-    bare = Row(first, last, more.pop("title", f"Part {first}"), more.pop("tiers", tiers), (0, 0, 0, 0), importance, **more)
-    return measured(bare)
+    given = {"title": f"Part {first}", "tiers": tiers, "tokens": (0, 0, 0, 0), "importance": importance, **more}
+    return measured(Row(first=first, last=last, **given))
 
 
 def measured(bare: Row) -> Row:
-    return Row(
-        bare.first, bare.last, bare.title, bare.tiers, decay.measure(bare, count), bare.importance, bare.content, bare.legacy
-    )
+    return structs.replace(bare, tokens=decay.measure(bare, count))
 
 
 def session(number: int, **more: Any) -> list[Row]:

@@ -107,7 +107,8 @@ def test_a_boundary_moves_back_to_the_call():
 
 def test_overlapping_arcs_are_one():
     """HIST-4: parallel calls, and calls answered after later ones were made."""
-    rows = [*plain(1_000), call(10, "a"), call(10, "b"), result(10, "a"), call(10, "c"), result(10, "b"), result(900, "c")]
+    calls = [call(10, "a"), call(10, "b"), result(10, "a"), call(10, "c"), result(10, "b"), result(900, "c")]
+    rows = [*plain(1_000), *calls]
     assert resolve(rows, 1, sizes(500)).tail_start == 2
 
 
@@ -254,14 +255,19 @@ def splits(rows: list[Row], b: int) -> list[str]:
 
 
 @given(
-    sessions(), st.sampled_from([1, 200, 1_500, 9_000]), st.sampled_from([1, 900, 6_000, 10**6]), st.booleans(), st.booleans()
+    sessions(),
+    st.sampled_from([1, 200, 1_500, 9_000]),
+    st.sampled_from([1, 900, 6_000, 10**6]),
+    st.booleans(),
+    st.booleans(),
 )
 def test_run_after_run_every_position_is_covered_once(rows, tail, cap, forced, mark):
     """HIST-4, HIST-9, HIST-10: invariants 4 and 5, over all the runs a session would get."""
     offset, covered = 1, []
     for _ in range(len(rows) + 1):
-        found = resolve(rows, offset, sizes(tail, cap, forced=forced), floor_mark=mark)
-        assert found == resolve(rows[offset - 1 :], offset, sizes(tail, cap, forced=forced), first=offset, floor_mark=mark)
+        with_sizes = sizes(tail, cap, forced=forced)
+        found = resolve(rows, offset, with_sizes, floor_mark=mark)
+        assert found == resolve(rows[offset - 1 :], offset, with_sizes, first=offset, floor_mark=mark)
         assert offset == found.offset <= found.eligible_end <= found.tail_start <= len(rows) + 1
         assert splits(rows, found.tail_start) == []
         assert splits(rows, found.eligible_end) == []

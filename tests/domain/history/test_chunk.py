@@ -70,7 +70,8 @@ def test_blocks():
 
 def test_other_roles():
     """HIST-16."""
-    chunk = build([Turn(1, "system", ("Be brief",)), Turn(2, "assistant", ("ok",)), Turn(3, "other", ("x",))], 99, count)
+    said = [Turn(1, "system", ("Be brief",)), Turn(2, "assistant", ("ok",)), Turn(3, "other", ("x",))]
+    chunk = build(said, 99, count)
     assert lines(chunk) == ["[1] S: Be brief", "[2] A: ok", "[3] O: x"]
 
 

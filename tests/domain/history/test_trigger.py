@@ -21,7 +21,8 @@ BLOCKED = resolve([Row(20_000, user_prompt=True), *[Row(20_000)] * 5], 1, FIGURE
 
 def facts(**more: Any) -> Facts:
     given = {
-        "running": False, "usage": 5_000, "threshold": 6_500, "force": 8_500, "bound": None, "projected": None, "waiting": 6
+        "running": False, "usage": 5_000, "threshold": 6_500, "force": 8_500, "bound": None, "projected": None,
+        "waiting": 6,
     }  # fmt: skip
     return Facts(**{**given, **more})
 
