@@ -114,6 +114,7 @@ def spoken(answer) -> str:
     return "\n".join(summary.tiers[0] for summary in answer.summaries)
 
 
+@pytest.mark.rule("SUM-4")
 @cases
 def test_every_edited_file_is_in_tier_1(name, size):
     checked = 0
@@ -127,6 +128,7 @@ def test_every_edited_file_is_in_tier_1(name, size):
     assert checked > 5 or name.startswith("mini-swe")
 
 
+@pytest.mark.rule("SUM-6")
 @pytest.mark.parametrize("size", SIZES)
 def test_files_written_in_a_shell_are_in_tier_1(size):
     """mini-swe has no other tool: there a file is made with ``cat > file <<EOF`` and changed with ``sed -i``."""
@@ -141,6 +143,7 @@ def test_files_written_in_a_shell_are_in_tier_1(size):
     assert checked > 10
 
 
+@pytest.mark.rule("SUM-4")
 @cases
 def test_every_commit_is_in_tier_1(name, size):
     checked = 0
@@ -155,6 +158,7 @@ def test_every_commit_is_in_tier_1(name, size):
     assert checked > 3 or name.startswith(("mini-swe", "claude-code-b")), "the traces without a commit are known"
 
 
+@pytest.mark.rule("SUM-5")
 def test_commits_stay_in_every_tier_that_has_room():
     for _, answer in summarised("pi-a-opus45", 25_000):
         for summary in answer.summaries:
@@ -163,6 +167,7 @@ def test_commits_stay_in_every_tier_that_has_room():
                 assert all(made[0] in tier for tier in summary.tiers), summary.title
 
 
+@pytest.mark.rule("SUM-4")
 @cases
 def test_every_failing_command_is_in_tier_1_with_its_state(name, size):
     checked = 0
@@ -182,6 +187,7 @@ def test_every_failing_command_is_in_tier_1_with_its_state(name, size):
     assert checked > 1 or name.startswith("generated")
 
 
+@pytest.mark.rule("SUM-4")
 @cases
 def test_what_a_person_laid_down_is_in_tier_1_word_for_word(name, size):
     checked = 0
@@ -199,6 +205,7 @@ def test_what_a_person_laid_down_is_in_tier_1_word_for_word(name, size):
     assert checked > 1 or name.startswith(("mini-swe", "generated"))
 
 
+@pytest.mark.rule("SUM-4")
 @pytest.mark.parametrize("name", GENERATED)
 @pytest.mark.parametrize("size", SIZES)
 def test_rules_given_anywhere_in_a_session_stay(name, size):
@@ -219,6 +226,7 @@ def test_rules_given_anywhere_in_a_session_stay(name, size):
     assert given_rules > 3
 
 
+@pytest.mark.rule("SUM-3")
 @cases
 def test_tier_1_takes_at_most_a_fifth_and_tiers_shrink(name, size):
     count = tokenizer()
@@ -232,6 +240,7 @@ def test_tier_1_takes_at_most_a_fifth_and_tiers_shrink(name, size):
             assert sizes[0] * 4 <= own or own < 300, "a compartment far over its own share"
 
 
+@pytest.mark.rule("SUM-2")
 @cases
 def test_every_position_is_in_exactly_one_compartment_and_no_call_is_parted(name, size):
     for job, answer in summarised(name, size):
@@ -246,6 +255,7 @@ def test_every_position_is_in_exactly_one_compartment_and_no_call_is_parted(name
             made |= {call.id: one.position for call in one.calls}
 
 
+@pytest.mark.rule("SUM-8")
 @cases
 def test_titles_are_short_single_lines_and_nothing_is_billed(name, size):
     for _, answer in summarised(name, size):
@@ -256,6 +266,7 @@ def test_titles_are_short_single_lines_and_nothing_is_billed(name, size):
             assert 1 <= summary.importance <= 100
 
 
+@pytest.mark.rule("SUM-2")
 def test_a_long_stretch_falls_into_its_objectives():
     many = [len(answer.summaries) for _, answer in summarised("pi-a-opus45", 25_000)]
     assert max(many) > 2
@@ -265,6 +276,7 @@ def test_a_long_stretch_falls_into_its_objectives():
             assert by_position[summary.start].role == "user"
 
 
+@pytest.mark.rule("SUM-1")
 def test_every_process_says_the_same():
     script = (
         "import hashlib, msgspec\n"
@@ -304,11 +316,12 @@ values = st.recursive(
     max_leaves=5,
 )
 keys = st.sampled_from("command path file_path content old_string paths patch description".split())
-names = st.sampled_from(["Bash", "bash", "Edit", "Read", "ctx_reduce", "mcp__x__y", "exec_command", "apply_patch"]) | texts
+names = st.sampled_from("Bash bash Edit Read ctx_reduce mcp__x__y exec_command apply_patch".split()) | texts
 calls = st.builds(ToolCall, names, st.dictionaries(keys, values, max_size=3), st.sampled_from("abc"))
 results = st.builds(ToolOutput, st.sampled_from("abc"), texts, st.booleans())
 
 
+@pytest.mark.rule("SUM-1")
 @settings(max_examples=120, deadline=None)
 @given(
     st.lists(
