@@ -16,6 +16,10 @@ from foldlog.adapters.models.summarizers.tools import act
 pytestmark = pytest.mark.rule("SUM-6")
 
 
+def _view(path: str) -> ToolCall:
+    return ToolCall("view", {"path": path}, "d")
+
+
 @pytest.mark.parametrize(
     ("command", "written", "read"),
     [
@@ -168,7 +172,7 @@ def test_when_room_is_short_the_least_is_left_out_first():
         Turn(1, "user", (words[0],)),
         Turn(2, "assistant", (words[1],), (ToolCall("bash", {"command": "make test"}, "a"),)),
         Turn(3, "tool", (), (), (ToolOutput("a", "x" * 400 + "\nexit code 2", True),)),
-        Turn(4, "assistant", (), (ToolCall("bash", {"command": "git commit -a"}, "b"), ToolCall("view", {"path": seen}, "d"))),
+        Turn(4, "assistant", (), (ToolCall("bash", {"command": "git commit -a"}, "b"), _view(seen))),
         Turn(5, "tool", (), (), (ToolOutput("b", "[main 1a2b3c4] Use a table", False), ToolOutput("d", "", False))),
     )
     marks = (words[0], "1a2b3c4", "make test → exit 2", words[1], seen)
