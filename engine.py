@@ -10,15 +10,17 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from .domain import events as ev
 from .domain import identity, pairing
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
-from .domain.passes.decide import Decided, Given, Need, decide
+from .domain.history import budgets
+from .domain.passes.decide import Decided, Given, Head, Need, decide
 from .domain.policy import Settings, make_policy, resolve
+from .domain.window import EMERGENCY, bands, family, measure
 from .domain.session import PARTS_LIMIT, State, evolve, is_reduce, path_of
 from .projections import head, request
 from .projections import view as views
@@ -30,6 +32,8 @@ from .storage.protocol import Chunk, Log
 
 ATTEMPTS = 5
 """How often a pass is decided again after another process was first (issue 2, section 2)."""
+NEEDS = 4
+"""Most rounds of a decision that has to know more (``design.md`` 5)."""
 SNAPSHOT_EVERY = 1_000
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 """The store does not know whether an append was made: the log is read before anything is said or tried again."""
@@ -71,6 +75,22 @@ def settle(hot: Hot) -> None:
         hot.known, hot.start = state.base_len, state.last.digest
 
 
+class Summaries(Protocol):
+    """What a session asks of whoever makes its summaries."""
+
+    def hint(self, core: Core) -> bool:
+        """Whether a summary may still come."""
+        ...
+
+    def consider(self, core: Core) -> None:
+        """Start one if it is due; called after a pass."""
+        ...
+
+    def relieve(self, core: Core, waiting: Callable[[str], None] | None) -> bool:
+        """Wait for one at 95%; return whether something was published."""
+        ...
+
+
 class Core:
     """One session of one host. Every method may be called from any thread; calls are taken one after the other."""
 
@@ -85,6 +105,7 @@ class Core:
         self._bodies: dict[bytes, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self._last: Produced | None = None
+        self.summaries: Summaries | None = None
         self._settings: tuple[bytes, str, Settings] | None = None
 
     def hot(self) -> Hot:
@@ -168,6 +189,11 @@ class Core:
                 return hot.state.commands.get(command, "")
             raise Conflict(self.stream, 0, self.hot().state.version)
 
+    def refresh(self) -> None:
+        """Take in what other processes appended."""
+        with self.lock:
+            self._catch_up("")
+
     def open(self, event: ev.SessionOpened | None = None) -> bool:
         """Make the session exist; return whether this call did. Two processes may both try; one wins, both go on."""
         hot = self.hot()
@@ -201,9 +227,16 @@ class Core:
             options.tokenizer,
         )
 
-    def _pass(self, observe: Callable[[Hot, int], Intake], now: int | None, tools: Any = None) -> Produced:
+    def _pass(
+        self,
+        observe: Callable[[Hot, int], Intake],
+        now: int | None,
+        tools: Any = None,
+        waiting: Callable[[str], None] | None = None,
+    ) -> Produced:
         command = secrets.token_urlsafe(9)
         at = self.clock()
+        relieved = False
         ready: tuple[Intake, Decided] | None = None
         if not self.hot().state.codec:  # tried beside the log first: bad input must not make a session exist
             opening = self._opening(tools)
@@ -220,6 +253,12 @@ class Core:
             else:
                 intake = observe(hot, at)
                 plan = self._decide(hot.state, intake, command, at, at if now is None else now)
+            if not relieved and self.summaries is not None and hot.state.primary and _critical(plan.outcome):
+                relieved = True
+                if self.summaries.relieve(self, waiting):
+                    hot = self.hot()
+                    intake = observe(hot, at)
+                    plan = self._decide(hot.state, intake, command, at, at if now is None else now)
             again = self._repeated(hot, plan)
             if again is not None:
                 return again
@@ -302,13 +341,25 @@ class Core:
             at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
             intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
             intake.tools, intake.tools_names, intake.tools_tokens,
+            self.summaries is not None and self.summaries.hint(self),
         )  # fmt: skip
         answer = decide(state, given)
-        if isinstance(answer, Need):
-            answer = decide(state, given, head.render(state, self.reader.count, managed=settings.compaction))
-        if isinstance(answer, Need):
-            raise LawBroken("the decision asks a second time for what it was given")
-        return answer
+        for _ in range(NEEDS):
+            if not isinstance(answer, Need):
+                return answer
+            answer = decide(state, given, self._render(state, intake, settings, fold=answer.fold))
+        raise LawBroken("the decision asks again for what it was given")
+
+    def _render(self, state: State, intake: Intake, settings: Settings, *, fold: bool) -> Head:
+        """Answer what a decision needs to know: the texts of the head."""
+        covered = identity.Scene(state, intake.seen).covered()
+        if not fold:
+            view = self.hot().view
+            return head.refresh(state, view.m0, view.guidance, covered, self.reader.count, self.text)
+        window = measure(intake.context_limit, intake.output_limit, settings, family(state.codec, intake.model))
+        limit = window.soft if window.known else 0
+        budget = budgets.history(limit, bands(settings, window).execute)
+        return head.fold(state, covered, budget, self.reader.count, self.text, managed=settings.compaction)
 
     @staticmethod
     def _check_pairs(state: State, seen: identity.Observation) -> None:
@@ -386,7 +437,8 @@ class Core:
         )
         self._evolve(hot, events, change)
         if not intake.seen.side:
-            _remember(hot, intake, start, digest, [one.digest for one in sent])
+            fresh = isinstance(outcome, (ev.HistoryRefreshed, ev.BaselineFolded))
+            _remember(hot, intake, start, digest, [one.digest for one in sent], fresh=fresh)
         self._last = Produced(outcome, hot.state.version, delta)
         return self._last
 
@@ -491,10 +543,10 @@ class Core:
             hot.snapshot = hot.state.version
 
 
-def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[bytes]) -> None:
+def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[bytes], *, fresh: bool) -> None:
     """Keep the chain along the head's path, and what the host last sent at each place of it."""
     cut = min(index, intake.seen.keep)  # a branch taken up as the head leaves the old path before its own base ends
-    if hot.known < 0 or cut < max(hot.known, index) or index > hot.known + len(hot.chain) or index == 0:
+    if fresh or hot.known < 0 or cut < max(hot.known, index) or index > hot.known + len(hot.chain) or index == 0:
         hot.known, hot.start, hot.chain = index, start, digests
     else:
         del hot.chain[index - hot.known :]
@@ -509,6 +561,14 @@ def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[
     del hot.received[seen.touched :]
     hot.received.extend([None] * (len(state.path) - len(seen.new) - len(hot.received)))
     hot.received += [intake.bodies[message.body][0] for message in seen.new]
+
+
+def _critical(outcome: ev.Pass | ev.PassRefused) -> bool:
+    """Whether a pass is at 95%, by the provider's word or a figure of it."""
+    if isinstance(outcome, ev.PassRefused):
+        return True
+    decision = outcome.decision
+    return decision is not None and (decision.source == "synthetic" or decision.percent >= EMERGENCY)
 
 
 def _common(old: Sequence[bytes], new: Sequence[bytes]) -> int:

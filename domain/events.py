@@ -278,13 +278,15 @@ class Divergence(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Side(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request beside the head: the head's first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges).
 
-    ``system``, ``tools``: its own regions, as chunks (empty: none). They are not the session's.
+    ``system``, ``tools``: its own regions, as chunks (empty: none). They are not the session's. ``whole``: it leaves the
+    head before the cut, so it is sent without the head's two messages and from its beginning.
     """
 
     keep: int
     then: tuple[tuple[int, int], ...]
     system: bytes
     tools: bytes
+    whole: bool = False
 
 
 class Price(msgspec.Struct, frozen=True, array_like=True, gc=False):

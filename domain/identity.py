@@ -13,7 +13,7 @@ import msgspec
 
 from . import events as ev
 from .errors import MessageError
-from .session import State, children
+from .session import State, children, covering
 from .transcript import Call, Message, Result, Text
 
 EVENT_WEIGHT = 500_000
@@ -85,7 +85,26 @@ class Scene(msgspec.Struct, frozen=True):
         for m in range(len(self.state.nodes) + 1, len(self.state.nodes) + len(self.seen.new) + 1):
             waiting[m] = 0
         placed = [(self.index(m), m, first) for m, first in waiting.items()]
-        return [(m, first) for index, m, first in sorted(placed) if index >= 0]
+        return [(m, first) for index, m, first in sorted(placed) if index >= self.start()]
+
+    def start(self) -> int:
+        """Return the path index of the first message this request sends, as the cut stands before it."""
+        return 0 if self.whole() else self.state.start()
+
+    def covered(self) -> list[ev.Compartment]:
+        """Return the summaries that cover the coming path from its beginning."""
+        return covering(self.state.compartments, self.index)
+
+    def waiting(self) -> list[ev.Compartment]:
+        """Return those of them that no request shows yet; free where nothing was published."""
+        state = self.state
+        if not state.compartments or state.compartments[-1].seq <= state.rendered:
+            return []
+        return [one for one in self.covered() if one.seq > state.rendered]
+
+    def whole(self) -> bool:
+        """Whether this is a side request that leaves the head before the cut."""
+        return self.seen.side and self.seen.keep < self.state.start()
 
 
 def align(

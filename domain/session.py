@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -76,6 +77,16 @@ class Last(msgspec.Struct, array_like=True):
     digest: bytes
     tokens: int
     now: int
+
+
+class Run(msgspec.Struct, array_like=True):
+    """A summariser at work on messages ``first..last`` until ``lease`` (store's wall clock, ms)."""
+
+    run: str
+    first: int
+    last: int
+    owner: str
+    lease: int
 
 
 class Overflow(msgspec.Struct, array_like=True):
@@ -152,6 +163,13 @@ class State(msgspec.Struct, array_like=True):
     compacted: int = 0
     unmanaged: bool = False
     cut: int = 0
+    void: bool = False
+    compartments: list[ev.Compartment] = msgspec.field(default_factory=list)
+    baseline: int = -1
+    rendered: int = -1
+    run: Run | None = None
+    failures: int = 0
+    marked: int = 0
     commands: dict[str, str] = msgspec.field(default_factory=dict)
     pos: dict[int, int] = msgspec.field(default_factory=dict)
     fostered: dict[int, list[int]] = msgspec.field(default_factory=dict)
@@ -166,6 +184,10 @@ class State(msgspec.Struct, array_like=True):
     def node(self, m: int) -> Node:
         """Return the node of ordinal ``m`` (1-based)."""
         return self.nodes[m - 1]
+
+    def start(self) -> int:
+        """Return the path index of the first message that is sent: the one behind the cut."""
+        return self.pos.get(self.cut, -1) + 1 if self.cut else 0
 
     def end(self) -> int:
         """Return the last node of the head's path, 0 for an empty one."""
@@ -218,6 +240,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     state.ratios, state.counted, state.unmanaged, state.reopened, state.held = {}, {}, False, False, 0
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
     keep = state.pos[event.head] + 1 if event.head else 0
+    state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
     _touched(state, keep, 0, "fork")
 
@@ -286,7 +309,7 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
 
 def _touched(state: State, index: int, part: int, cause: str) -> None:
     """The last request's path is no longer the head's from ``index`` on: the host's doing, kept until a pass says so."""
-    if index < state.base_keep:
+    if state.start() <= index < state.base_keep:
         state.base_keep, state.base_part, state.base_cause = index, part, cause
 
 
@@ -316,6 +339,8 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
+    if event.keep < state.start():
+        state.void = True  # the head now leaves what the summaries cover: the next pass folds (design.md 4)
     _set_path(state, event.keep, then)
     tip = next(
         (index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1
@@ -399,6 +424,26 @@ def _queued(state: State, event: ev.DropsQueued) -> None:
         state.queue.setdefault(tag, state.passes)
 
 
+def _started(state: State, event: ev.HistorianStarted) -> None:
+    state.run = Run(event.run, event.first, event.last, event.owner, event.lease)
+
+
+def _published(state: State, event: ev.HistorianPublished) -> None:
+    state.compartments.extend(event.compartments)
+    state.run, state.failures, state.marked = None, 0, 0
+
+
+def _failed(state: State, event: ev.HistorianFailed) -> None:
+    state.run = None
+    state.failures += 1
+
+
+def _replaced(state: State, event: ev.CompartmentsReplaced) -> None:
+    kept = [one for one in state.compartments if one.seq not in event.old]
+    state.compartments = sorted([*kept, *event.new], key=lambda one: one.seq)
+    state.void = True
+
+
 def _flush(state: State, event: ev.FlushRequested) -> None:
     state.flush = True
 
@@ -454,6 +499,8 @@ def _passed(state: State, event: ev.Pass) -> None:
         state.flush, state.flushed_by = False, event.number
     if "cache_loss" in signals:
         state.lost = ""
+    if "floor_mark" in signals:
+        state.marked = event.number
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
     if isinstance(event, ev.PassDeferred):
@@ -473,7 +520,7 @@ def _passed(state: State, event: ev.Pass) -> None:
     state.reopened = False
     state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
     if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
-        state.cut = event.cut
+        _cut(state, event.cut)
         if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
             state.fold.head_tokens = event.head_tokens
     if isinstance(event, ev.BaselineFolded):
@@ -488,6 +535,41 @@ def _passed(state: State, event: ev.Pass) -> None:
         )
         state.wire = event.wire
         state.compacted = 0
+        state.void, state.baseline = False, state.rendered
+
+
+def _cut(state: State, cut: int) -> None:
+    """Move the cut: what it covers is no longer in the request, so nothing of it waits to be dropped."""
+    before, after = state.start(), state.pos.get(cut, -1) + 1 if cut else 0
+    for m in state.path[before:after]:
+        for p in range(len(state.node(m).message.parts)):
+            number = state.tag_of.get(key(m, p), 0)
+            if number:
+                state.tags[number - 1].status = "compacted"
+                state.queue.pop(number, None)
+    state.cut = cut
+    state.rendered = max((one.seq for one in history(state) if state.pos[one.last] < after), default=-1)
+    state.marked = 0
+
+
+def covering(compartments: Sequence[ev.Compartment], index: Callable[[int], int]) -> list[ev.Compartment]:
+    """Return the compartments that cover a path from its first message on without a gap, in path order.
+
+    ``index(m)``: a message's place on the path, -1 off it. What lies behind a gap is raw history again: every message
+    is in exactly one of a compartment or the raw tail (``history.md`` 10, 4).
+    """
+    at = {index(one.first): one for one in compartments if index(one.first) >= 0 and index(one.last) >= 0}
+    found: list[ev.Compartment] = []
+    place = 0
+    while place in at:
+        found.append(at[place])
+        place = index(found[-1].last) + 1
+    return found
+
+
+def history(state: State) -> list[ev.Compartment]:
+    """Return the compartments that cover the head's path from its beginning."""
+    return covering(state.compartments, lambda m: state.pos.get(m, -1))
 
 
 def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:
@@ -530,8 +612,9 @@ def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:
     """Return the ordinals of the request of a pass that ``state`` has just taken in."""
     if isinstance(event, ev.PassDeferred) and event.side is not None:
         ordinals = (m for first, last in event.side.then for m in range(first, last + 1))
-        return [*state.path[: event.side.keep], *ordinals]
-    return list(state.path)
+        begin = 0 if event.side.whole else state.start()
+        return [*state.path[begin : event.side.keep], *ordinals]
+    return state.path[state.start() :]
 
 
 def is_reduce(name: str) -> bool:
@@ -561,10 +644,10 @@ _HANDLERS: dict[type, Any] = {
     ev.RecompRequested: _nothing,
     ev.WrapupRequested: _nothing,
     ev.PurgeRequested: _nothing,
-    ev.HistorianStarted: _nothing,
-    ev.HistorianPublished: _nothing,
-    ev.HistorianFailed: _nothing,
-    ev.CompartmentsReplaced: _nothing,
+    ev.HistorianStarted: _started,
+    ev.HistorianPublished: _published,
+    ev.HistorianFailed: _failed,
+    ev.CompartmentsReplaced: _replaced,
     ev.PassDeferred: _passed,
     ev.ConversationRebuilt: _passed,
     ev.HistoryRefreshed: _passed,

@@ -63,6 +63,7 @@ class _Request(msgspec.Struct):
     entries: list[Entry]
     prefix: tuple[bytes, ...]
     whole: bool = True
+    start: int = 0
 
 
 class _Auditor(msgspec.Struct):
@@ -96,9 +97,9 @@ class _Auditor(msgspec.Struct):
         """Render the parent's last request: the first of the fork extends it."""
         parent = load(self.source, event.parent, event.version, snapshots=False)
         state = parent.state
-        entries = [self._entry(state, parent.view, m) for m in state.path[: state.base_keep]]
+        entries = [self._entry(state, parent.view, m) for m in state.path[state.start() : state.base_keep]]
         prefix = tuple(block.digest for block in request.prefix_blocks(parent.view, self.text))
-        self.served[state.base] = _Request(entries, prefix, state.base_keep == state.base_len)
+        self.served[state.base] = _Request(entries, prefix, state.base_keep == state.base_len, state.start())
 
     def _check(self, version: int, event: _Sent, base: _Request | None) -> None:
         self.passes += 1
@@ -118,7 +119,8 @@ class _Auditor(msgspec.Struct):
                 event,
                 f"the request renders to {digest.hex()[:16]}, stored is {event.digest.hex()[:16]}",
             )
-        now = _Request(entries, prefix)
+        skipped = 0 if isinstance(event, ev.PassDeferred) and event.side is not None and event.side.whole else state.start()
+        now = _Request(entries, prefix, start=skipped)
         if base is not None:
             self._against(version, event, base, now)
         elif event.base:
@@ -147,20 +149,23 @@ class _Auditor(msgspec.Struct):
     def _against(self, version: int, event: _Sent, base: _Request, now: _Request) -> None:
         """Hold a request against the one it extends: what its level and its divergence let it change, and nothing else."""
         divergence = event.divergence
-        region = divergence is not None and divergence.cause in ("system", "tools")
+        whole = isinstance(event, ev.PassDeferred) and event.side is not None and event.side.whole
+        region = whole or (divergence is not None and divergence.cause in ("system", "tools"))
         if base.prefix != now.prefix and not region and not isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
             self._differ("prefix", version, event, "system, tools, m[0] or m[1] changed where they may not")
+        if isinstance(event, ev.HistoryRefreshed) and base.prefix[:-1] != now.prefix[:-1] and not region:
+            self._differ("prefix", version, event, "system, tools or m[0] changed where only m[1] may")
         limit = len(base.entries)
         if divergence is not None:
             self.divergences += 1
-            limit = divergence.index
-            if not self._confirmed(divergence, base, now):
+            limit = max(divergence.index - base.start, 0)
+            if not whole and not self._confirmed(divergence, base, now):
                 self._differ(
                     "divergence", version, event, "the host's messages do not differ where the event says they do"
                 )
-        if isinstance(event, (ev.ConversationRebuilt, ev.HistoryRefreshed)):
-            limit = min(limit, event.decision.reach)
-        if isinstance(event, ev.BaselineFolded):
+        if isinstance(event, ev.ConversationRebuilt):
+            limit = min(limit, max(event.decision.reach - base.start, 0))
+        if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)) or whole:
             return
         if len(now.entries) < limit:
             self._differ("bytes", version, event, f"messages are missing: {len(now.entries)} of {limit}")
@@ -193,7 +198,9 @@ class _Auditor(msgspec.Struct):
             return base.prefix != now.prefix
         old = [(entry.m, entry.body) for entry in base.entries]
         new = [(entry.m, entry.body) for entry in now.entries]
-        index = divergence.index
+        index = max(divergence.index - base.start, 0)
+        if base.start != now.start:
+            return True  # the cut moved with this pass: the two do not stand side by side
         if not base.whole and index >= len(old):
             return True  # what stood there was never the parent's to keep: its own last request was cut before the fork
         return (

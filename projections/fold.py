@@ -11,7 +11,7 @@ import msgspec
 from ..domain import events as ev
 from ..domain.edits import Insert, MessageSlots, PartSlots
 from ..domain.errors import StoreDamaged, UnknownTag
-from ..domain.session import Fold, Last, Node, Overflow, State, Tag, Usage, evolve
+from ..domain.session import Fold, Last, Node, Overflow, Run, State, Tag, Usage, evolve
 from ..domain.transcript import Call, Media, Message, Other, Result, Text, Thinking
 from . import view as views
 
@@ -27,6 +27,8 @@ def _layout(*kinds: type[msgspec.Struct]) -> str:
 
 _STORED = (
     State,
+    Run,
+    ev.Compartment,
     Node,
     Tag,
     Usage,

@@ -35,8 +35,9 @@ class Pending(msgspec.Struct, frozen=True):
 
     def project(self, outcome: ev.Pass, places: Mapping[int, int]) -> tuple[list[request.Sent], int, bytes]:
         """Render what the pass adds or changes; return it with the path index and the digest it starts from."""
-        index = self._first(outcome, places)
-        digest = self._before(index)
+        begin = self._start(outcome)
+        index = max(self._first(outcome, places), begin)
+        digest = self._before(index, begin)
         path = (self.scene.at(i) for i in range(index, self.scene.length()))
         units = placed(self.hot.view, outcome.inserts)
         sent = list(request.follow(self.ahead, digest, path, self._raw, self.text, self.change, units))
@@ -59,7 +60,13 @@ class Pending(msgspec.Struct, frozen=True):
             found += [*places.values(), *(self.scene.index(m) for m in self.hot.view.hidden)]
         return min(index for index in found if index >= 0)
 
-    def _before(self, index: int) -> bytes:
+    def _start(self, outcome: ev.Pass) -> int:
+        """Return the path index of the first message the request sends."""
+        if isinstance(outcome, (ev.BaselineFolded, ev.HistoryRefreshed)):
+            return self.scene.index(outcome.cut) + 1 if outcome.cut else 0
+        return self.scene.start()
+
+    def _before(self, index: int, begin: int) -> bytes:
         """Return the chain digest before a path index: kept, or reckoned from the front."""
         hot: Chain = self.hot
         # the chain kept is that of the head's path: where the request leaves it, nothing behind is known
@@ -69,7 +76,7 @@ class Pending(msgspec.Struct, frozen=True):
         if kept and hot.known < index <= hot.known + len(hot.chain):
             return hot.chain[index - hot.known - 1]
         digest = request.prefix_digest(self.ahead, self.text)
-        path = (self.scene.at(i) for i in range(index))
+        path = (self.scene.at(i) for i in range(begin, index))
         for one in request.follow(self.ahead, digest, path, self._raw, self.text, self.change):
             digest = one.digest
         return digest

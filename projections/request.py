@@ -76,7 +76,11 @@ def system(view: View, text: Text) -> bytes:
 def beside(view: View, event: ev.Event) -> View:
     """Return the view of a pass: of a side request, with its own system and tools."""
     side = event.side if isinstance(event, ev.PassDeferred) else None
-    if side is None or (side.system, side.tools) == (view.system, view.tools):
+    if side is None:
+        return view
+    if side.whole:
+        return msgspec.structs.replace(view, system=side.system, tools=side.tools, m0=(), m1=())
+    if (side.system, side.tools) == (view.system, view.tools):
         return view
     return msgspec.structs.replace(view, system=side.system, tools=side.tools)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ...domain.errors import InputError
 from .profiles import Profile
-from .records import MAIN, REFUSED, Block, Record
+from .records import MAIN, REFUSED, Block, Record, shared
 
 Miss: TypeAlias = Literal["", "first", "model", "expired", "changed", "unfound"]
 """Why the prefix cached by the session's last request was not read whole. ``first``: there was none. ``changed``: this
@@ -91,10 +91,10 @@ class Provider:
         """
         if record.kind == REFUSED:
             raise InputError("a refused request was never sent; leave it out", where=_where(record))
-        self._clock = max(self._clock, record.at)
-        path, kept = self._follow(record)
-        total = path.ends[-1] if path.ends else 0
         marks = self._marks(record)
+        path, kept = self._follow(record)
+        self._clock = max(self._clock, record.at)
+        total = path.ends[-1] if path.ends else 0
         if self.profile.way == "marks":
             found = self._by_marks(path, marks)
         elif self.profile.way == "steps":
@@ -190,12 +190,14 @@ class Provider:
             raise InputError(
                 f"breakpoints must be ascending indexes of the {last + 1} blocks", value=marks, where=_where(record)
             )
-        own = tuple(mark for mark in marks if mark != last) if self.profile.way == "entries" else marks
-        if len(own) > self.profile.marks:
+        if self.profile.way == "entries":
+            # a log marked for another provider: its last mark stands next to the entry the newest message has anyway
+            return tuple(mark for mark in marks if mark != last)[: self.profile.marks]
+        if len(marks) > self.profile.marks:
             raise InputError(
                 f"{self.profile.name} takes at most {self.profile.marks} cache marks", value=marks, where=_where(record)
             )
-        return own
+        return marks
 
     def _by_marks(self, path: _Path, marks: Sequence[int]) -> _Found:
         nodes, ends = path.nodes, path.ends
@@ -223,7 +225,8 @@ class Provider:
         common = ends[best] if best >= 0 else 0
         if best >= 0 and self.profile.answers:
             common = min(total, common + self._answers.get(nodes[best], 0))
-        return _Found(self._whole_steps(common, path.model), self._whole_steps(total, path.model), len(nodes) - 1, nodes)
+        cached = self._whole_steps(total, path.model)
+        return _Found(self._whole_steps(common, path.model), cached, len(nodes) - 1 if cached else -1, nodes)
 
     def _whole_steps(self, tokens: int, model: str) -> int:
         whole = tokens // self.profile.step * self.profile.step
@@ -261,21 +264,6 @@ class Provider:
         if not self._alive(last.node):
             return "expired"
         return "unfound" if goes_on else "changed"
-
-
-def shared(old: tuple[Block, ...], new: tuple[Block, ...]) -> int:
-    """Return how many leading blocks two prompts share."""
-    high = min(len(old), len(new))
-    if old[:high] == new[:high]:
-        return high
-    low = 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        if old[low:middle] == new[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _where(record: Record) -> str:

@@ -55,6 +55,7 @@ def loads(lines: Iterable[bytes | str], where: str = "wire log") -> Iterator[Rec
     """
     decoder = msgspec.json.Decoder(Record)
     known: dict[Block, Block] = {}
+    last: tuple[Block, ...] = ()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -66,7 +67,24 @@ def loads(lines: Iterable[bytes | str], where: str = "wire log") -> Iterator[Rec
                 value=line,
                 where=f"{where}:{number}",
             ) from None
-        yield msgspec.structs.replace(record, blocks=tuple([known.setdefault(block, block) for block in record.blocks]))
+        kept = shared(last, record.blocks)
+        last = last[:kept] + tuple([known.setdefault(block, block) for block in record.blocks[kept:]])
+        yield msgspec.structs.replace(record, blocks=last)
+
+
+def shared(old: tuple[Block, ...], new: tuple[Block, ...]) -> int:
+    """Return how many leading blocks two prompts share."""
+    high = min(len(old), len(new))
+    if old[:high] == new[:high]:
+        return high
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def load(path: str | Path) -> list[Record]:

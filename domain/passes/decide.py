@@ -14,6 +14,7 @@ from .. import events as ev
 from .. import identity
 from ..identity import Observation, Scene
 from ..policy import Settings
+from ..history import budgets
 from ..session import State
 from ..transcript import Message
 from ..window import family
@@ -24,7 +25,7 @@ class Given(msgspec.Struct, frozen=True):
     """What the host and the world said about this pass.
 
     ``at``: wall clock; ``now``: the host's clock (both ms UTC). ``events``: changes of model, system, tools and policy
-    to record first; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
+    to record first; ``summary``: one is being made or may be; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
     ``system``, ``tools``: digests of the request's own regions (of a side request they may not be the session's).
     """
 
@@ -44,22 +45,34 @@ class Given(msgspec.Struct, frozen=True):
     tools: bytes
     tools_names: bytes
     tools_tokens: int
+    summary: bool = False
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Facts ``decide`` cannot go on without. ``head``: the texts of m[0], m[1] and the guidance, rendered now."""
+    """Facts ``decide`` cannot go on without: the texts of the head, rendered now.
 
-    head: bool = False
+    ``fold``: m[0] with all summaries on the path in it, and the guidance; else m[1] alone, with the new ones. ``upto``:
+    the path of the coming request (a summary is in the head only where it lies wholly on it).
+    """
+
+    fold: bool
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The answer to ``Need(head=True)``: chunks in order, the texts behind them, their local tokens."""
+    """The answer: chunks in order, the texts behind them, their local tokens (``tokens``: m[0], m[1], guidance in all).
+
+    ``cut``: the last message the summaries in it cover, 0 for none. ``fold``: whether m[0] was rendered.
+    """
 
     m0: tuple[bytes, ...]
     m1: tuple[bytes, ...]
     guidance: bytes
     tokens: int
     texts: dict[bytes, bytes]
+    cut: int = 0
+    fold: bool = True
+    m0_tokens: int = 0
+    m1_tokens: int = 0
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -90,7 +103,9 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     due = "defer" if side else schedule.schedule(state, gauge, now, answered)
     managed = gauge.settings.compaction
     reasons = () if side else _fold_reasons(scene, given, gauge, now, answered)
-    signals = () if side else _signals(state, reasons)
+    fresh = managed and not side and bool(scene.waiting())
+    running = state.run is not None and state.run.lease > given.at
+    signals = () if side else _signals(state, reasons, published=fresh and not running and due != "defer")
     quiet = due == "defer" and not signals and not gauge.force and divergence is None
     floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
     drops: tuple[drain.Drop, ...] = ()
@@ -109,27 +124,47 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
         drainable_behind=sum(drop.frees for drop in drops if behind is not None and drop.index >= behind),
         usable=gauge.window.soft,
         held=state.held,
-        summary_possible=False,
+        summary_possible=given.summary or running or fresh or bool(state.marked),
     )
-    if reasons and head is None:
-        return Need(head=True)
-    landing = _landing(drops, allowed, wanted=bool(reasons) or state.flush)
+    if running and not reasons and not gauge.force and not state.flush and allowed.granted and state.primary:
+        allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
+    refresh = fresh and allowed.granted
+    if (reasons or refresh) and (head is None or (reasons and not head.fold)):
+        return Need(fold=bool(reasons))
+    if refresh and head is not None and not reasons and not head.fold and _backstop(state, gauge, head):
+        return Need(fold=True)
+    if refresh and head is not None and head.fold and not reasons:
+        reasons = ("pressure_refold",)
+    begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
+    drops = tuple(drop for drop in drops if drop.index >= begin)
+    landing = _landing(drops, allowed, wanted=bool(reasons) or refresh or state.flush)
     decision = _decision(due, gauge, allowed, drops, landing, quiet, _price(scene, given, gauge, drops))
     shape = _Shape(scene, given, tagged, divergence, decision, size)
     produced: ev.Pass
     if reasons:
         assert head is not None
         produced = shape.fold(reasons, head, landing, _adopted(state, given, gauge))
+    elif refresh:
+        assert head is not None
+        produced = shape.refresh(head, landing, _adopted(state, given, gauge))
     elif landing:
         produced = shape.rebuild(landing, _adopted(state, given, gauge))
     else:
         produced = shape.deferred()
     refused = None if side else refusal.check(state, given, gauge, produced)
     outcome: ev.Event = produced if refused is None else refused
-    texts = {**tagged.texts, **(head.texts if head is not None and reasons and refused is None else {})}
+    texts = {**tagged.texts, **(head.texts if head is not None and (reasons or refresh) and refused is None else {})}
     events = [*given.events, *given.seen.events, outcome]
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
     return Decided(tuple(events), texts if refused is None else tagged.texts)
+
+
+def _backstop(state: State, gauge: schedule.Pressure, head: Head) -> bool:
+    """Whether m[1] has grown so large that it is folded into m[0] now (``history.md`` 2.7, 7)."""
+    budget = budgets.history(gauge.window.soft if gauge.window.known else 0, gauge.bands.execute)
+    if head.m1_tokens * 5 > budget:
+        return True
+    return head.m0_tokens >= 500 and head.m1_tokens * 100 > 15 * head.m0_tokens
 
 
 def _adopted(state: State, given: Given, gauge: schedule.Pressure) -> ev.Adopted:
@@ -164,7 +199,7 @@ def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int
     return found if gauge.settings.compaction or found == ("first_render",) else ()
 
 
-def _signals(state: State, reasons: tuple[str, ...]) -> tuple[str, ...]:
+def _signals(state: State, reasons: tuple[str, ...], *, published: bool) -> tuple[str, ...]:
     """Return the causes, beside pressure, that give permission by themselves (T53: all that were true are named)."""
     found = list(reasons)
     if state.flush:
@@ -173,6 +208,8 @@ def _signals(state: State, reasons: tuple[str, ...]) -> tuple[str, ...]:
         found.append("cache_loss")
     if state.reopened:
         found.append("open_rebuild")
+    if published:
+        found.append("published")
     return tuple(found)
 
 
@@ -185,13 +222,25 @@ def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
         return ev.Divergence(0, 0, 0, "system")
     if given.tools != state.base_tools:
         return ev.Divergence(0, 0, 0, "tools")
+    if scene.whole():
+        return ev.Divergence(0, 0, 0, "branch")
+    touched, first = _first_change(scene)
     if seen.base is not None:
         keep, part, cause, length = seen.base[1], 0, "", seen.base[1]
-    elif seen.touched < state.base_keep:
-        keep, part, cause, length = seen.touched, seen.part, seen.cause, state.base_len
+    elif touched < state.base_keep:
+        keep, part, cause, length = touched, first, seen.cause, state.base_len
     else:
         keep, part, cause, length = state.base_keep, state.base_part, state.base_cause, state.base_len
     return ev.Divergence(keep, scene.at(keep), part, cause or "removed") if keep < length else None
+
+
+def _first_change(scene: Scene) -> tuple[int, int]:
+    """Return the path index and part from which these messages are not as they were, as far as the request shows them."""
+    seen = scene.seen
+    if seen.cause != "revised":
+        return seen.touched, seen.part
+    places = [(scene.index(m), first) for m, (first, _) in seen.revised.items()]
+    return min((place for place in places if place[0] >= scene.start()), default=(scene.length(), 0))
 
 
 def _price(scene: Scene, given: Given, gauge: schedule.Pressure, drops: tuple[drain.Drop, ...]) -> ev.Price | None:
@@ -261,7 +310,10 @@ class _Shape(msgspec.Struct, frozen=True):
 
     def deferred(self) -> ev.PassDeferred:
         given, seen = self.given, self.given.seen
-        side = ev.Side(seen.keep, identity.ranges(seen.tail), given.system, given.tools) if seen.side else None
+        side = None
+        if seen.side:
+            whole = self.scene.whole()
+            side = ev.Side(seen.keep, identity.ranges(seen.tail), given.system, given.tools, whole)
         return ev.PassDeferred(**self._common(), tokens=self.size, decision=self.decision, side=side)
 
     def rebuild(self, landing: tuple[drain.Drop, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:
@@ -271,12 +323,28 @@ class _Shape(msgspec.Struct, frozen=True):
             **self._common(), tokens=max(tokens, 0), decision=self.decision, **_landed(landing), adopted=adopted
         )
 
+    def refresh(self, head: Head, landing: tuple[drain.Drop, ...], adopted: ev.Adopted) -> ev.HistoryRefreshed:
+        assert self.decision is not None
+        start = self.scene.index(head.cut) + 1 if head.cut else 0
+        tokens = local.recount(self.scene, self.given, head.tokens, start) - sum(drop.frees for drop in landing)
+        return ev.HistoryRefreshed(
+            **self._common(),
+            tokens=max(tokens, 0),
+            decision=self.decision,
+            **_landed(landing),
+            adopted=adopted,
+            m1=head.m1,
+            cut=head.cut,
+            head_tokens=head.tokens,
+        )
+
     def fold(
         self, reasons: tuple[str, ...], head: Head, landing: tuple[drain.Drop, ...], adopted: ev.Adopted
     ) -> ev.BaselineFolded:
         assert self.decision is not None
         common = {**self._common(), "wire": self.given.wire}
-        tokens = local.recount(self.scene, self.given, head.tokens) - sum(drop.frees for drop in landing)
+        start = self.scene.index(head.cut) + 1 if head.cut else 0
+        tokens = local.recount(self.scene, self.given, head.tokens, start) - sum(drop.frees for drop in landing)
         return ev.BaselineFolded(
             **common,
             tokens=max(tokens, 0),
@@ -284,7 +352,7 @@ class _Shape(msgspec.Struct, frozen=True):
             **_landed(landing),
             adopted=adopted,
             m1=head.m1,
-            cut=self.scene.state.cut if "cut_void" not in reasons else 0,
+            cut=head.cut,
             m0=head.m0,
             guidance=head.guidance,
             reasons=reasons,

@@ -28,19 +28,24 @@ def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving:
     plain = state.base_keep == state.base_len == len(state.path)
     if not plain or (divergence is not None and divergence.cause in ("system", "tools")):
         return recount(scene, given)
-    start = min(seen.touched, seen.keep)
+    start = max(min(seen.touched, seen.keep), scene.start())
     old = sum(_shown(scene, m, state.node(m).message, len(state.node(m).message.parts)) for m in state.path[start:])
     new = sum(_new(scene, scene.at(index)) for index in range(start, scene.length()))
     return max(state.last.tokens - old + new, 0)
 
 
-def recount(scene: Scene, given: Given, head: int | None = None) -> int:
-    """Count the request anew. ``head``: tokens of m[0], m[1] and guidance where they are not the last fold's."""
+def recount(scene: Scene, given: Given, head: int | None = None, start: int | None = None) -> int:
+    """Count the request anew.
+
+    ``head``: tokens of m[0], m[1] and guidance where they are not the last fold's; ``start``: the first path index that
+    is sent, where the cut moves.
+    """
     fold = scene.state.fold
     if head is None:
         head = fold.head_tokens if fold is not None else 0
     total = head + given.system_tokens + given.tools_tokens
-    return max(total + sum(_new(scene, scene.at(index)) for index in range(scene.length())), 0)
+    begin = scene.start() if start is None else start
+    return max(total + sum(_new(scene, scene.at(index)) for index in range(begin, scene.length())), 0)
 
 
 def _new(scene: Scene, m: int) -> int:

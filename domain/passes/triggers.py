@@ -29,6 +29,6 @@ def fold_reasons(scene: Scene, *, model: str, system_hash: bytes, tools_names: b
         found.append("cache_loss")
     if state.compacted:
         found.append("host_compaction")
-    if state.cut and scene.index(state.cut) < 0:
+    if state.void or (not scene.seen.side and scene.seen.keep < state.start()):
         found.append("cut_void")
     return tuple(found)

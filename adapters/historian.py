@@ -1,0 +1,365 @@
+"""Summaries made beside the session: when one is due, a stretch is read, summarised and published as one event.
+
+A run holds a lease that is an event. The summariser is called without any lock, in a thread of its own; its result is
+published by whoever comes first: that thread, or a pass that waits for it at 95% (``history.md`` 4, 5, as ruled). What
+fails leaves history as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .. import engine
+from ..domain import events as ev
+from ..domain.errors import FoldlogError
+from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
+from ..domain.passes.schedule import Pressure, gauge
+from ..domain.session import State, history
+from ..domain.transcript import Call, Message, Result, Text
+from ..projections import decay
+from .models.summarizers.port import Job, Summarised, Summarizer, Turn, kind_of
+from .models.summarizers.turns import turn
+
+LEASE_MS = 300_000
+TIMEOUT_MS = 300_000
+CONTEXT = 128_000
+"""The summariser's window where none is configured (4.1)."""
+GIVE_UP = 3
+"""After so many failures in a row a run is tried only at 95%, or when something new was published."""
+POLL = 0.25
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """What one run reads: ordinals ``first..last`` at path positions ``start..end``, their fingerprint, the run's id."""
+
+    run: str
+    first: int
+    last: int
+    start: int
+    end: int
+    ordinals: tuple[int, ...]
+    fingerprint: bytes
+
+
+class _Work:
+    """One run in this process: its stretch, and what came of it."""
+
+    def __init__(self, stretch: Stretch, job: Job, made: chunk.Chunk) -> None:
+        self.stretch = stretch
+        self.job = job
+        self.chunk = made
+        self.done = threading.Event()
+        self.result: Summarised | FoldlogError | None = None
+        self.published = False
+
+
+class Historian:
+    """Watches sessions and summarises them. ``inline``: run at once, in the caller's thread (simulations)."""
+
+    def __init__(
+        self,
+        summarizer: Summarizer,
+        count: Callable[[str], int],
+        *,
+        inline: bool = False,
+        timeout_ms: int = TIMEOUT_MS,
+        told: Callable[[str], None] | None = None,
+    ) -> None:
+        self.summarizer = summarizer
+        self.count = count
+        self.inline = inline
+        self.timeout_ms = timeout_ms
+        self.told = told or (lambda _: None)
+        self.calls: list[Summarised] = []
+        self.owner = secrets.token_urlsafe(9)
+        self._works: dict[str, _Work] = {}
+        self._looked: dict[str, tuple[int, int]] = {}
+        self._hints: dict[str, bool] = {}
+
+    def hint(self, core: engine.Core) -> bool:
+        """Whether a summary of this session may still come: one is made, or there is something to read."""
+        return core.stream in self._works or self._hints.get(core.stream, False)
+
+    def consider(self, core: engine.Core) -> None:
+        """Look whether a summary is due, and start it. Called after a pass, never inside one."""
+        with core.lock:
+            state = core.hot().state
+            if not state.primary or not core.settings(state.policy, state.model).compaction:
+                return
+            if core.stream in self._works or not self._worth_looking(core, state):
+                return
+            found = self._decide(core, state)
+            self._hints[core.stream] = found.boundary is not None and found.boundary.runnable
+            work = self._start(core, state, found.boundary) if found.fire and found.boundary is not None else None
+        if work is not None:
+            self._go(core, work)
+
+    def relieve(self, core: engine.Core, waiting: Callable[[str], None] | None = None) -> bool:
+        """At 95%: make sure of a summary before the pass goes on; return whether one was published.
+
+        The caller holds the session's lock. Waits for a run of this process or another one, at most the timeout.
+        """
+        state = core.hot().state
+        before = len(state.compartments)
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        work = self._works.get(core.stream)
+        if work is None and state.run is not None and state.run.lease > core.clock():
+            self._tell(waiting, "the session is nearly full; waiting for another process's summary")
+            while time.monotonic() < deadline and state.run is not None and state.run.lease > core.clock():
+                time.sleep(POLL)
+                core.refresh()
+                state = core.hot().state
+        elif work is None:
+            found = self._decide(core, state, forced=True)
+            if found.boundary is not None and found.boundary.runnable:
+                work = self._start(core, state, found.boundary)
+                if work is not None and not self.inline:
+                    threading.Thread(target=self._summarise, args=(work,), daemon=True).start()
+        if work is not None:
+            self._tell(waiting, "the session is nearly full; waiting for a summary of its older part")
+            if self.inline:
+                self._summarise(work)
+            elif not work.done.wait(max(deadline - time.monotonic(), 0)):
+                return False  # it goes on; this pass sends only what fits
+            self._publish(core, work)
+        return len(core.hot().state.compartments) > before
+
+    # ------------------------------------------------------------------ deciding
+
+    def _worth_looking(self, core: engine.Core, state: State) -> bool:
+        """Whether enough has come since the last look: a look reads the whole raw tail."""
+        if state.last is None or (state.failures >= GIVE_UP and not state.marked):
+            return False
+        seen, offset = self._looked.get(core.stream, (-1, -1))
+        now = gauged(core, state)
+        figures = self._figures(now)
+        grown = state.last.tokens - seen
+        pressed = now.percent >= now.bands.execute - trigger.MARGIN
+        due = seen < 0 or offset != len(state.compartments) or grown >= figures.trigger // 4 or grown < 0
+        if not due and not (pressed and grown > 0) and not state.marked:
+            return False
+        self._looked[core.stream] = state.last.tokens, len(state.compartments)
+        return True
+
+    def _figures(self, now: Pressure, scale: int = budgets.WHOLE) -> budgets.Figures:
+        limit = now.window.soft if now.window.known else 0
+        return budgets.figures(limit, now.bands.execute, now.percent, scale)
+
+    def _decide(self, core: engine.Core, state: State, *, forced: bool = False) -> trigger.Trigger:
+        now = gauged(core, state)
+        figures = self._figures(now)
+        offset = _offset(state)
+        rows = [self._row(core, state, m) for m in state.path[offset - 1 :]]
+        usage = max(now.percent, 9_500) if forced else now.percent
+        facts = trigger.Facts(
+            running=state.run is not None and state.run.lease > core.clock(),
+            usage=usage,
+            threshold=now.bands.execute,
+            force=now.bands.force,
+            bound=sum(row.tokens for row in rows),
+            projected=None if forced else self._projected(state, usage),
+            waiting=len(rows),
+        )
+        early = trigger.gate(facts, figures)
+        if early is not None:
+            return early
+
+        def at_scale(scale: int) -> boundary.Boundary:
+            return boundary.resolve(rows, offset, self._figures(now, scale), first=offset)
+
+        found = boundary.resolve(rows, offset, figures, first=offset, floor_mark=bool(state.marked))
+        scan = trigger.Scan(0, 0, 0, False)
+        if found.runnable and not forced:
+            turns = [_plain(self._turn(core, state, place)) for place in range(offset, found.tail_start)]
+            made = chunk.build(turns, figures.scan, self.count)
+            scan = trigger.Scan(made.tokens, made.end - made.start + 1, made.clusters, made.has_more)
+        if forced:
+            chosen = found if found.runnable else at_scale(25)
+            return trigger.Trigger(chosen.runnable, "force_band", chosen)
+        answer = trigger.decide(facts, figures, found, scan, at_scale)
+        return answer if answer.boundary is not None else msgspec.structs.replace(answer, boundary=found)
+
+    @staticmethod
+    def _projected(state: State, usage: int) -> int | None:
+        active = state.last.tokens if state.last is not None else 0
+        droppable = sum(state.tags[number - 1].tokens for number in state.queue)
+        return trigger.project(usage, active, droppable)
+
+    def _row(self, core: engine.Core, state: State, m: int) -> boundary.Row:
+        message = state.node(m).message
+        return boundary.Row(
+            tokens=sum(part.tokens for part in message.parts),
+            user_prompt=message.role == "user" and any(isinstance(p, Text) and not p.blank for p in message.parts),
+            tools=any(isinstance(part, Call | Result) for part in message.parts),
+            calls=tuple(part.id for part in message.parts if isinstance(part, Call)),
+            results=tuple(part.id for part in message.parts if isinstance(part, Result)),
+        )
+
+    def _turn(self, core: engine.Core, state: State, position: int) -> Turn:
+        message: Message = state.node(state.path[position - 1]).message
+        return turn(state.codec, position, message, core.body(message.body), state.wire)
+
+    # ------------------------------------------------------------------- running
+
+    def _start(self, core: engine.Core, state: State, found: boundary.Boundary) -> _Work | None:
+        """Take the lease for ``found`` and read what it covers; None where another run is on."""
+        turns = [self._turn(core, state, place) for place in range(found.offset, found.eligible_end)]
+        if not turns:
+            return None
+        budget = budgets.chunk(CONTEXT)
+        made = chunk.build([_plain(one) for one in turns], budget, self.count)
+        turns = turns[: made.end - made.start + 1]
+        ordinals = tuple(state.path[made.start - 1 : made.end])
+        stretch = Stretch(
+            secrets.token_urlsafe(9), ordinals[0], ordinals[-1], made.start, made.end, ordinals,
+            fingerprint(state, ordinals),
+        )  # fmt: skip
+
+        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+            run = hot.state.run
+            if (run is not None and run.lease > at) or fingerprint(hot.state, ordinals) != stretch.fingerprint:
+                return []
+            return [
+                ev.HistorianStarted(
+                    at, "", stretch.run, stretch.first, stretch.last, stretch.fingerprint, self.owner, at + LEASE_MS
+                )
+            ]
+
+        core.command(build)
+        run = core.hot().state.run
+        if run is None or run.run != stretch.run:
+            return None
+        tokens = sum(sum(part.tokens for part in state.node(m).message.parts) for m in ordinals)
+        earlier = tuple(core.text(one.title).decode() for one in history(state)[-4:] if one.title)
+        job = Job(tuple(turns), chunk.fit(made.text, budget, self.count), made.start, made.end, tokens, earlier)
+        work = self._works[core.stream] = _Work(stretch, job, made)
+        return work
+
+    def _go(self, core: engine.Core, work: _Work) -> None:
+        if self.inline:
+            self._summarise(work)
+            with core.lock:
+                self._publish(core, work)
+            return
+
+        def run() -> None:
+            self._summarise(work)
+            with core.lock:
+                self._publish(core, work)
+
+        threading.Thread(target=run, name="foldlog-historian", daemon=True).start()
+
+    def _summarise(self, work: _Work) -> None:
+        try:
+            work.result = self.summarizer(work.job)
+        except FoldlogError as error:
+            work.result = error
+        except Exception as error:  # a summariser is foreign code: whatever it raises is a failed run, no more
+            work.result = FoldlogError(f"the summariser broke: {type(error).__name__}: {error}", code="SUMMARISER")
+        work.done.set()
+
+    def _publish(self, core: engine.Core, work: _Work) -> None:
+        """Store what came of a run, once. The caller holds the session's lock."""
+        if work.published:
+            return
+        work.published = True
+        self._works.pop(core.stream, None)
+        result = work.result
+        failed = result if isinstance(result, FoldlogError) else None
+        texts: dict[bytes, bytes] = {}
+        found: tuple[validate.parse.DraftCompartment, ...] = ()  # type: ignore[name-defined]
+        if isinstance(result, Summarised):
+            self.calls.append(result)
+            draft = _draft(result)
+            verdict = validate.check(draft, work.chunk)
+            if verdict.error:
+                failed = FoldlogError(f"the summary cannot be used: {verdict.error}", where="summariser.rubbish")
+            else:
+                found = validate.finish(draft, verdict, work.chunk).compartments
+        stretch = work.stretch
+
+        def keep(text: str) -> bytes:
+            data = text.encode("utf-8", "replace")
+            digest = hashlib.sha256(data).digest()
+            texts[digest] = data
+            return digest
+
+        shown = [self._compartment(one, stretch, number, keep) for number, one in enumerate(found)]
+        words = keep(str(failed)[:2_000]) if failed is not None else b""
+
+        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+            run = hot.state.run
+            if run is None or run.run != stretch.run:
+                return []  # the lease was lost: somebody else's run counts
+            if failed is not None:
+                return [ev.HistorianFailed(at, "", stretch.run, kind_of(failed), words)]
+            if fingerprint(hot.state, stretch.ordinals) != stretch.fingerprint or not shown:
+                return [ev.HistorianFailed(at, "", stretch.run, "stale", b"")]
+            base = hot.state.compartments[-1].seq + 1 if hot.state.compartments else 0
+            numbered = tuple(msgspec.structs.replace(one, seq=base + n) for n, one in enumerate(shown))
+            return [ev.HistorianPublished(at, "", stretch.run, numbered, (), (), ())]
+
+        core.command(build, texts=texts)
+        if failed is not None:
+            self.told(f"no summary this time: {failed}")
+
+    def _compartment(
+        self, one: parse.DraftCompartment, stretch: Stretch, number: int, keep: Callable[[str], bytes]
+    ) -> ev.Compartment:
+        first, last = (stretch.ordinals[place - stretch.start] for place in (one.start, one.end))
+        tiers = (one.p1 or "", one.p2 or "", one.p3 or "", one.p4 or "")
+        row = decay.Row(first, last, one.title, tiers, (0, 0, 0, 0), one.importance)
+        kept = tuple(keep(text) for text in tiers)
+        return ev.Compartment(
+            number, first, last, keep(one.title), kept, decay.measure(row, self.count), one.importance  # type: ignore[arg-type]
+        )
+
+    @staticmethod
+    def _tell(waiting: Callable[[str], None] | None, words: str) -> None:
+        if waiting is not None:
+            waiting(words)
+
+
+def gauged(core: engine.Core, state: State) -> Pressure:
+    """Return the pressure a session is under, from its state alone."""
+    settings = core.settings(state.policy, state.model)
+    size = state.last.tokens if state.last is not None else 0
+    return gauge(state, state.model, state.context_limit, state.output_limit, settings, size)
+
+
+def fingerprint(state: State, ordinals: tuple[int, ...]) -> bytes:
+    """Return a digest of a stretch's raw content, b"" where it is no longer one stretch of the head's path."""
+    place = state.pos.get(ordinals[0], -1)
+    if place < 0 or tuple(state.path[place : place + len(ordinals)]) != ordinals:
+        return b""
+    return hashlib.sha256(b"".join(state.node(m).message.ident for m in ordinals)).digest()
+
+
+def _offset(state: State) -> int:
+    """Return the first path position (1-based) no compartment covers."""
+    covered = history(state)
+    return state.pos[covered[-1].last] + 2 if covered else 1
+
+
+def _plain(one: Turn) -> chunk.Turn:
+    calls = tuple(chunk.ToolUse(call.name, call.arguments, call.id) for call in one.calls)
+    role: Any = one.role
+    return chunk.Turn(one.position, role, one.texts, calls, tuple(result.id for result in one.results))
+
+
+def _draft(result: Summarised) -> parse.Draft:
+    found = tuple(
+        parse.DraftCompartment(
+            index=number, start=one.start, end=one.end, title=one.title, episode="", importance=one.importance,
+            p1=one.tiers[0], p2=one.tiers[1], p3=one.tiers[2], p4=one.tiers[3], content=one.tiers[0],
+        )
+        for number, one in enumerate(result.summaries, 1)
+    )  # fmt: skip
+    return parse.Draft(compartments=found)
