@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from . import engine
+from .adapters.historian import Historian
+from .adapters.models.summarizers import Extractive, Summarizer
 from .adapters.models.tokens import ENCODING, tokenizer
 from .domain import events as ev
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
@@ -135,6 +137,7 @@ class Request:
 
         core.command(build, command)
         core.snapshot()
+        self._session.watch()
 
     def report_failure(
         self, kind: str, *, limit: int | None = None, used: int | None = None, detail: str = "", command: str = ""
@@ -248,6 +251,7 @@ class Session:
             hot = self.core.hot()
             m = hot.state.end() if at is None else engine.handle(hot.state, at, "at")
             child = engine.Core(self.core.log, stream, options, self.core.reader, self.core.clock)
+            child.summaries = self.core.summaries
             child.fork_from(self.core.stream, hot.state.version, hot.digest, m)
         return Session(child)
 
@@ -266,7 +270,13 @@ class Session:
                 return built(self.core, load(self.core.log, self.core.stream, produced.version), produced.event)
             return built(self.core, hot, produced.event)
 
+    def watch(self) -> None:
+        """Look whether older history is due for a summary. Called when a request was made or answered."""
+        if self.core.summaries is not None:
+            self.core.summaries.watch(self.core)
+
     def _request(self, produced: engine.Produced, timed: bool) -> Request:
+        self.watch()
         state = self.core.hot().state
         return Request(self, produced, calibrated(state, state.model, produced.event.tokens), timed)
 
@@ -378,8 +388,16 @@ def _status(core: engine.Core) -> Status:
 class Engine:
     """A store and the sessions in it. Thread-safe; close it, or use it in a ``with`` block."""
 
-    def __init__(self, log: Log, count: Callable[[str], int], tokenizer_name: str, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        count: Callable[[str], int],
+        tokenizer_name: str,
+        clock: Callable[[], int],
+        summaries: engine.Summaries | None = None,
+    ) -> None:
         self.log = log
+        self.summaries = summaries
         self._reader = Reader(count)
         self._tokenizer = tokenizer_name
         self._clock = clock
@@ -387,12 +405,18 @@ class Engine:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, url: str | None = None) -> Engine:
+    def open(cls, url: str | None = None, summarizer: Summarizer | str | None = "extractive") -> Engine:
         """Open the store at ``url``: ``sqlite:///path``, ``postgresql://…``, ``memory:``; None: the user's own.
 
-        Raises ``OptionError``, ``StoreUnavailable``, ``StoreNewer``.
+        ``summarizer``: what summarises old history in the background: ``extractive`` needs no model; any callable of
+        the ``Summarizer`` port; None: nothing is ever summarised. Raises ``OptionError``, ``StoreUnavailable``, ``StoreNewer``.
         """
-        return cls(open_log(url), tokenizer(), ENCODING, wall_clock)
+        count = tokenizer()
+        if isinstance(summarizer, str):
+            _one_of("summarizer", summarizer, ("extractive",))
+            summarizer = Extractive(count)
+        summaries = Historian(summarizer, count) if summarizer is not None else None
+        return cls(open_log(url), count, ENCODING, wall_clock, summaries)
 
     def session(
         self,
@@ -432,6 +456,7 @@ class Engine:
             core = self._cores.get(stream)
             if core is None:
                 core = self._cores[stream] = engine.Core(self.log, stream, options, self._reader, self._clock)
+                core.summaries = self.summaries
         with core.lock:
             known = core.hot().state.codec
             if known and codec is not None and known != codec:
@@ -477,6 +502,8 @@ class Engine:
 
     def close(self) -> None:
         """Release the store."""
+        if self.summaries is not None:
+            self.summaries.close()
         self.log.close()
 
     def __enter__(self) -> Engine:

@@ -82,8 +82,12 @@ class Summaries(Protocol):
         """Whether a summary may still come."""
         ...
 
-    def consider(self, core: Core) -> None:
-        """Start one if it is due; called after a pass."""
+    def watch(self, core: Core) -> None:
+        """Look whether one is due; called when a pass has gone out."""
+        ...
+
+    def close(self) -> None:
+        """Look no more."""
         ...
 
     def relieve(self, core: Core, waiting: Callable[[str], None] | None) -> bool:

@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -82,10 +83,31 @@ class Historian:
         self._works: dict[str, _Work] = {}
         self._looked: dict[str, tuple[int, int]] = {}
         self._hints: dict[str, bool] = {}
+        self._queued: set[str] = set()
+        self._watcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="foldlog-watch")
 
     def hint(self, core: engine.Core) -> bool:
         """Whether a summary of this session may still come: one is made, or there is something to read."""
         return core.stream in self._works or self._hints.get(core.stream, False)
+
+    def watch(self, core: engine.Core) -> None:
+        """Look at a session once the pass has gone out: at once where runs are inline, else in the background."""
+        if self.inline:
+            self.consider(core)
+        elif core.stream not in self._queued:
+            self._queued.add(core.stream)
+            self._watcher.submit(self._look, core)
+
+    def close(self) -> None:
+        """Look at no session any more. A run under way ends by itself; its result is not published."""
+        self._watcher.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self, core: engine.Core) -> None:
+        self._queued.discard(core.stream)
+        try:
+            self.consider(core)
+        except FoldlogError as error:
+            self.told(f"no summary this time: {error}")  # the next look tries again; the session is as it was
 
     def consider(self, core: engine.Core) -> None:
         """Look whether a summary is due, and start it. Called after a pass, never inside one."""
@@ -251,8 +273,11 @@ class Historian:
 
         def run() -> None:
             self._summarise(work)
-            with core.lock:
-                self._publish(core, work)
+            try:
+                with core.lock:
+                    self._publish(core, work)
+            except FoldlogError as error:
+                self.told(f"the summary could not be stored: {error}")
 
         threading.Thread(target=run, name="foldlog-historian", daemon=True).start()
 
@@ -274,15 +299,16 @@ class Historian:
         result = work.result
         failed = result if isinstance(result, FoldlogError) else None
         texts: dict[bytes, bytes] = {}
-        found: tuple[validate.parse.DraftCompartment, ...] = ()  # type: ignore[name-defined]
+        found: tuple[parse.DraftCompartment, ...] = ()
         if isinstance(result, Summarised):
             self.calls.append(result)
-            draft = _draft(result)
+            draft = parse.parse(result.raw) if result.raw else _draft(result)
             verdict = validate.check(draft, work.chunk)
             if verdict.error:
                 failed = FoldlogError(f"the summary cannot be used: {verdict.error}", where="summariser.rubbish")
             else:
-                found = validate.finish(draft, verdict, work.chunk).compartments
+                # what asks no model always covers its chunk: nothing would be read better again
+                found = validate.finish(draft, verdict, work.chunk, keep_last=not result.raw).compartments
         stretch = work.stretch
 
         def keep(text: str) -> bytes:
@@ -318,7 +344,13 @@ class Historian:
         row = decay.Row(first, last, one.title, tiers, (0, 0, 0, 0), one.importance)
         kept = tuple(keep(text) for text in tiers)
         return ev.Compartment(
-            number, first, last, keep(one.title), kept, decay.measure(row, self.count), one.importance  # type: ignore[arg-type]
+            number,
+            first,
+            last,
+            keep(one.title),
+            kept,
+            decay.measure(row, self.count),
+            one.importance,  # type: ignore[arg-type]
         )
 
     @staticmethod

@@ -119,7 +119,9 @@ class _Auditor(msgspec.Struct):
                 event,
                 f"the request renders to {digest.hex()[:16]}, stored is {event.digest.hex()[:16]}",
             )
-        skipped = 0 if isinstance(event, ev.PassDeferred) and event.side is not None and event.side.whole else state.start()
+        skipped = (
+            0 if isinstance(event, ev.PassDeferred) and event.side is not None and event.side.whole else state.start()
+        )
         now = _Request(entries, prefix, start=skipped)
         if base is not None:
             self._against(version, event, base, now)

@@ -159,8 +159,8 @@ def _blocks(turns: Sequence[Turn]) -> Iterator[_Block]:
     for turn in turns:
         role, parts, hashes, plain = _said(turn, block)
         if not parts and not hashes:
-            if block and not noise and block.calls.intersection(turn.results):
-                block.last = turn.position
+            if block and block.calls.intersection(turn.results):
+                block.last, noise = turn.position, 0
             else:
                 noise = noise or turn.position
             continue

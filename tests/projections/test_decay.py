@@ -211,6 +211,21 @@ def test_the_renderer_does_what_the_book_says(sizes, budget, seed):
     assert shown.archived == len(rows) - len(shown.blocks)
 
 
+def test_every_budget_gives_what_the_book_says():
+    """DECAY-6, DECAY-7: also where only the blank lines between the blocks are too much."""
+    rows = [row(n, n, importance=10 * n, words=(30, 12, 5, 1)) for n in range(1, 9)]
+    for budget in range(1, 300):
+        shown = decay.render(rows, budget, count)
+        assert (tiers_of(shown, rows), shown.text) == by_the_book(rows, budget), budget
+
+
+def test_a_tokenizer_that_does_not_add_up():
+    """DECAY-6: what is returned was counted, and fits."""
+    for budget in range(1, 120):
+        shown = decay.render(session(6), budget, lambda text: len(text) // 7)
+        assert shown.tokens == len(shown.text) // 7 <= budget
+
+
 def test_the_oldest_goes_first_and_wholly():
     """DECAY-6."""
     rows = session(4, words=(4_000, 3_000, 1_000, 10))  # so large that the typical costs make no pressure

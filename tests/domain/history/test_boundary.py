@@ -124,6 +124,8 @@ def test_an_open_call_near_the_end_sets_the_boundary():
     """HIST-5."""
     rows = [*plain(1_000, 1_000, 1_000, 1_000), call(10, "a"), *plain(100)]
     assert resolve(rows, 1, sizes(2_500)).tail_start == 5
+    huge = [*plain(1_000, 1_000), call(70_000, "a"), *plain(100)]
+    assert resolve(huge, 1, sizes(2_500)).tail_start == 3  # it stands where the size walk began
     rows[2] = call(1_000, "old")  # at the size walk's start or after it: the first one counts
     assert resolve(rows, 1, sizes(2_200)).tail_start == 3
 

@@ -100,6 +100,12 @@ def test_results_stay_with_their_calls():
     assert lines(chunk) == ["[1-2] A: TC: Read(a.py)", "[3] U: next", "[4-5] A: so"]
 
 
+def test_noise_before_a_result_stays_with_the_call():
+    """HIST-18."""
+    chunk = build(turns(("C", "a"), ("U", ""), ("R", "a"), ("U", ""), ("U", "next")), 99, count)
+    assert lines(chunk) == ["[1-3] A: TC: Read(a.py)", "[4-5] U: next"]
+
+
 def test_only_noise():
     """HIST-21."""
     chunk = build(turns(("U", ""), ("R", "a"), ("A", " "), first=4), 99, count)
@@ -144,7 +150,7 @@ def test_the_budget_ends_a_chunk_between_blocks():
 def test_a_chunk_does_not_end_inside_an_arc():
     """HIST-20: it gives blocks back, or takes the whole group."""
     said = turns(("U", "go"), ("C", "a"), ("U", "wait " * 9), ("R", "a"), ("A", "word " * 9), ("U", "end"))
-    assert build(said, 7, count).end == 1
+    assert build(said, 8, count).end == 1
     group = build(said[1:], 7, count)
     assert (group.end, group.has_more) == (5, True)
     assert build(said[1:5], 7, count).has_more is False

@@ -93,6 +93,7 @@ def test_a_gap_of_tools_alone_is_healed():
     assert "gap" in check(draft((1, 5), (9, 20)), chunk(tools=((6, 7),))).error
     assert "gap" in check(draft((1, 5), (9, 20)), chunk(tools=((6, 6), (8, 8)))).error
     assert "gap" in check(draft((3, 20)), chunk(tools=((1, 9),))).error
+    assert "overlap" in check(draft((1, 8), (6, 20)), chunk(tools=((1, 20),))).error
 
 
 def test_the_end_moves_behind_an_arc():
@@ -108,8 +109,9 @@ def test_inner_ends_move_too():
     """HIST-25."""
     verdict = check(draft((1, 10), (11, 20)), chunk(arcs=((10, 12),)))
     assert ranges(verdict.compartments) == [(1, 12), (13, 20)]
-    inside = check(draft((1, 10), (11, 12), (13, 20)), chunk(arcs=((9, 14),)))
-    assert "a call and its result belong into one" in inside.error
+    for end in (12, 14):
+        inside = check(draft((1, 10), (11, end), (end + 1, 20)), chunk(arcs=((9, 14),)))
+        assert "compartment 1-10 ends between a tool call and its result" in inside.error
     assert "gap" in check(draft((1, 10), (12, 20)), chunk(arcs=((10, 12),))).error
 
 
