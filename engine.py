@@ -78,8 +78,8 @@ def settle(hot: Hot) -> None:
 class Summaries(Protocol):
     """What a session asks of whoever makes its summaries."""
 
-    def hint(self, core: Core) -> bool:
-        """Whether a summary may still come."""
+    def hint(self, core: Core) -> tuple[bool, bool]:
+        """Whether a summary may still come, and whether only the newest prompt is in its way."""
         ...
 
     def watch(self, core: Core) -> None:
@@ -345,7 +345,7 @@ class Core:
             at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
             intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
             intake.tools, intake.tools_names, intake.tools_tokens,
-            self.summaries is not None and self.summaries.hint(self),
+            *(self.summaries.hint(self) if self.summaries is not None else (False, False)),
         )  # fmt: skip
         answer = decide(state, given)
         for _ in range(NEEDS):

@@ -82,13 +82,14 @@ class Historian:
         self.owner = secrets.token_urlsafe(9)
         self._works: dict[str, _Work] = {}
         self._looked: dict[str, tuple[int, int]] = {}
-        self._hints: dict[str, bool] = {}
+        self._hints: dict[str, tuple[bool, bool]] = {}
         self._queued: set[str] = set()
         self._watcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="foldlog-watch")
 
-    def hint(self, core: engine.Core) -> bool:
-        """Whether a summary of this session may still come: one is made, or there is something to read."""
-        return core.stream in self._works or self._hints.get(core.stream, False)
+    def hint(self, core: engine.Core) -> tuple[bool, bool]:
+        """Whether a summary may still come (one is made, or there is something to read); whether a prompt is in the way."""
+        possible, blocked = self._hints.get(core.stream, (False, False))
+        return core.stream in self._works or possible, blocked
 
     def watch(self, core: engine.Core) -> None:
         """Look at a session once the pass has gone out: at once where runs are inline, else in the background."""
@@ -118,7 +119,8 @@ class Historian:
             if core.stream in self._works or not self._worth_looking(core, state):
                 return
             found = self._decide(core, state)
-            self._hints[core.stream] = found.boundary is not None and found.boundary.runnable
+            runnable = found.boundary is not None and found.boundary.runnable
+            self._hints[core.stream] = runnable, found.floor_mark
             work = self._start(core, state, found.boundary) if found.fire and found.boundary is not None else None
         if work is not None:
             self._go(core, work)

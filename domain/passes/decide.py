@@ -25,7 +25,8 @@ class Given(msgspec.Struct, frozen=True):
     """What the host and the world said about this pass.
 
     ``at``: wall clock; ``now``: the host's clock (both ms UTC). ``events``: changes of model, system, tools and policy
-    to record first; ``summary``: one is being made or may be; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
+    to record first; ``summary``: one is being made or may be; ``blocked``: only
+    the newest prompt keeps it from having something to read; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
     ``system``, ``tools``: digests of the request's own regions (of a side request they may not be the session's).
     """
 
@@ -46,6 +47,7 @@ class Given(msgspec.Struct, frozen=True):
     tools_names: bytes
     tools_tokens: int
     summary: bool = False
+    blocked: bool = False
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -124,8 +126,11 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
         drainable_behind=sum(drop.frees for drop in drops if behind is not None and drop.index >= behind),
         usable=gauge.window.soft,
         held=state.held,
-        summary_possible=given.summary or running or fresh or bool(state.marked),
+        summary_possible=given.summary or given.blocked or running or fresh or bool(state.marked),
     )
+    if given.blocked and due == "pressure" and not allowed.granted and not state.marked:
+        # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
+        allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
     if running and not reasons and not gauge.force and not state.flush and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
     refresh = fresh and allowed.granted
