@@ -52,9 +52,9 @@ def compacting_once(
 ) -> list[Record]:
     """Replace everything by one summary whenever a prompt would fill more than 95% of the window.
 
-    Each time a call reads the whole prompt (as far as the window holds it) and writes the summary; the request then is
-    the summary alone. Where system and summary alone fill as much, nothing is compacted, and what does not fit is refused.
-    Raises ``OptionError`` for a window without a size.
+    Each time a call reads the whole prompt (as far as the window holds it) and writes the summary; the request then
+    is the summary alone. Where system and summary alone fill as much, nothing is compacted, and what does not fit is
+    refused. Raises ``OptionError`` for a window without a size.
     """
     _check(window)
     if not window:

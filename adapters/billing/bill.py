@@ -1,4 +1,4 @@
-"""The bill: what a session's requests cost under a cache profile, reckoned from its wire log alone (BILL-10 to BILL-19).
+"""The bill: what a session's requests cost under a cache profile, reckoned from its wire log alone.
 
 One function for every arm. Costs are in units of one uncached input token.
 """
@@ -22,8 +22,9 @@ LEVELS = ("hard", "soft", "soft+", "defer")
 class Sums(msgspec.Struct, frozen=True):
     """Tokens and what they cost. ``read + first + rewritten + uncached`` is the prompt.
 
-    ``first``: written for the first time. ``rewritten``: the session's cache had held them before, and they were paid for
-    again; ``resent`` of them were not even written but sent at the price of input. ``uncached``: never held, not written.
+    ``first``: written for the first time. ``rewritten``: the session's cache had held them before, and they were paid
+    for again; ``resent`` of them were not even written but sent at the price of input. ``uncached``: never held, not
+    written.
     """
 
     read: int = 0
@@ -200,7 +201,7 @@ def _add(given: Iterable[Sums], profile: Profile) -> Sums:
 
 
 def _paid_again(held: _Held, record: Record, usage: Usage) -> tuple[int, int]:
-    """Return the tokens of this prompt that the cache had held and did not serve: all, and of them those not written."""
+    """Return the tokens of this prompt that the cache had held and did not serve: all, and those not even written."""
     seen = held.paths.setdefault(record.kind, _Seen())
     _follow(seen, record.blocks, usage.kept)
     rewritten = resent = 0
@@ -227,6 +228,8 @@ def _paid_again(held: _Held, record: Record, usage: Usage) -> tuple[int, int]:
             settled = min(settled, index)
         begin = end
     seen.settled = settled
+    if not usage.miss:  # nothing was lost: a text that comes a second time is new where it stands
+        return 0, 0
     return rewritten, resent
 
 

@@ -39,14 +39,15 @@ def context(arms: Mapping[str, Bill], window: int) -> Figure:
     """Context size over requests: a line an arm, its busts, refusals and added calls as marks named on hover."""
     data: list[Figure] = []
     biggest = max([bust.tokens for bill in arms.values() for bust in bill.busts], default=1)
-    for place, (arm, bill) in enumerate(arms.items()):
+    drawn = list(enumerate(arms.items()))[::-1]  # the arm reported on lies on top
+    for place, (arm, bill) in drawn:
         lines = [line for line in bill.lines if line.kind == MAIN]
         data.append(
             {
                 "type": "scattergl" if len(lines) > 20_000 else "scatter",
                 "mode": "lines",
                 "name": escape(arm),
-                "legendgroup": arm,
+                "legendrank": place,
                 "x": [line.number for line in lines],
                 "y": [line.prompt for line in lines],
                 "text": [_request(line) for line in lines],
@@ -55,8 +56,8 @@ def context(arms: Mapping[str, Bill], window: int) -> Figure:
                 "opacity": 1 if place == 0 else 0.75,
             }
         )
-    for place, (arm, bill) in enumerate(arms.items()):
-        data += _marks(arm, bill, colour(place), biggest)
+    for place, (arm, bill) in drawn:
+        data += [{**mark, "legendrank": 100 + place} for mark in _marks(arm, bill, colour(place), biggest)]
     layout = _layout("request", "context size (tokens)")
     if window > 0:
         layout["shapes"] = [
@@ -67,7 +68,7 @@ def context(arms: Mapping[str, Bill], window: int) -> Figure:
         ]  # fmt: skip
         layout["annotations"] = [
             {
-                "xref": "paper", "x": 1, "y": window, "yanchor": "bottom", "xanchor": "right", "showarrow": False,
+                "xref": "paper", "x": 0.005, "y": window, "yanchor": "bottom", "xanchor": "left", "showarrow": False,
                 "text": f"window {window:,}", "font": {"color": "#dc2626", "size": 12},
             }
         ]  # fmt: skip
@@ -109,7 +110,6 @@ def _points(arm: str, what: str, x: list[int], y: list[int], text: list[str], ma
         "type": "scatter",
         "mode": "markers",
         "name": f"{escape(arm)}: {what} ({len(x)})",
-        "legendgroup": arm,
         "x": x,
         "y": y,
         "text": text,
@@ -129,22 +129,22 @@ def _request(line: Line) -> str:
 def costs(arms: Mapping[str, Bill]) -> Figure:
     """Cumulative cost of the arms over requests, added calls counted where they fell."""
     data: list[Figure] = []
-    for place, (arm, bill) in enumerate(arms.items()):
+    for place, (arm, bill) in list(enumerate(arms.items()))[::-1]:
         spent = 0.0
         x: list[int] = []
         y: list[float] = []
         for line in bill.lines:
             spent += line.sums.cost
-            if x and x[-1] == line.number:
-                y[-1] = round(spent, 1)
-            else:
+            if not x or x[-1] != line.number:
                 x.append(line.number)
-                y.append(round(spent, 1))
+                y.append(0)
+            y[-1] = round(spent, 1)
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": escape(arm),
+                "legendrank": place,
                 "x": x,
                 "y": y,
                 "hovertemplate": f"<b>{escape(arm)}</b>, request %{{x}}<br>%{{y:,.0f}} so far<extra></extra>",

@@ -1,4 +1,7 @@
-"""How providers cache and charge, as data (convention 25, ``hosts.md`` 6.5). Prices in units of an uncached input token."""
+"""How providers cache and charge, as data (convention 25, ``hosts.md`` 6.5).
+
+Prices are in units of one uncached input token.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import msgspec
 from ...domain.errors import OptionError
 
 Way: TypeAlias = Literal["marks", "steps", "entries"]
-"""``marks``: only marked prefixes are cached, and found a few blocks back. ``steps``: every prefix is, in steps of tokens.
+"""``marks``: only marked prefixes are cached, and found a few blocks back. ``steps``: every prefix is, in whole steps.
 ``entries``: the whole prompt and marked prefixes are cached, and the longest is found."""
 
 
@@ -19,9 +22,9 @@ class Profile(msgspec.Struct, frozen=True):
     """One provider's cache.
 
     ``lifetime``: ms since an entry was last written or read; it is lost when *more* has passed. ``minimum``: tokens a
-    prefix must have, by a part of the model's name, the first that fits; ``""`` fits all. ``marks``: most marks a request
-    may have. ``lookback``: blocks before a mark in which an entry is found. ``step``: tokens. ``answers``: the answer is
-    cached behind its prompt.
+    prefix must have, by a part of the model's name, the first that fits; ``""`` fits all. ``marks``: most marks a
+    request may have. ``lookback``: blocks before a mark in which an entry is found. ``step``: tokens. ``answers``: the
+    answer is cached behind its prompt.
     """
 
     name: str

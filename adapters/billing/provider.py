@@ -1,12 +1,13 @@
 """The simulated provider: a prompt cache that sees digests and token counts only, and says what it read and wrote.
 
-An entry is a prefix: the chain of its blocks' digests, for one model. A prefix has a number here, given when it is first
-seen: its parent prefix and its last block decide it, so equal numbers are equal chains.
+An entry is a prefix: the chain of its blocks' digests, for one model. A prefix has a number here, given when it is
+first seen: its parent prefix and its last block decide it, so equal numbers are equal chains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -16,8 +17,8 @@ from .profiles import Profile
 from .records import MAIN, REFUSED, Block, Record, shared
 
 Miss: TypeAlias = Literal["", "first", "model", "expired", "changed", "unfound"]
-"""Why the prefix cached by the session's last request was not read whole. ``first``: there was none. ``changed``: this
-prompt does not begin with it. ``unfound``: it does and the entry lives, but no mark is near enough to find it."""
+"""Why the prefix the session last left in the cache was not read whole; "": it was. ``first``: there was no request.
+``changed``: this prompt does not begin with it. ``unfound``: it does and the entry lives, but no mark is near enough."""
 
 _NEVER = -(1 << 62)
 
@@ -44,7 +45,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class _Path(msgspec.Struct):
-    """The last prompt of a session (and kind): ``nodes[i]`` is the prefix that ends with block i, ``ends[i]`` its tokens."""
+    """A session's last prompt of one kind: ``nodes[i]`` is the prefix that ends with block i, ``ends[i]`` its tokens."""
 
     model: str
     blocks: tuple[Block, ...] = ()
@@ -53,7 +54,7 @@ class _Path(msgspec.Struct):
 
 
 class _Cached(msgspec.Struct, frozen=True):
-    """What the last request of a session left in the cache: the prefix up to block ``index``."""
+    """What the last request of a session that cached anything left there: the prefix up to block ``index``."""
 
     model: str
     node: int
@@ -62,7 +63,7 @@ class _Cached(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """``read`` and ``cached`` in tokens; ``end``: the last block of the longest prefix that is an entry now, -1 = none."""
+    """``read`` and ``cached`` in tokens; ``end``: the last block of the longest prefix that is cached now, -1 = none."""
 
     read: int
     cached: int
@@ -107,9 +108,10 @@ class Provider:
             self._used[node] = self._clock
         if path.nodes and self.profile.answers:
             self._answers[path.nodes[-1]] = output
-        if record.kind == MAIN:
-            node = path.nodes[found.end] if found.end >= 0 else -1
-            self._last[record.session] = _Cached(record.model, node, found.end, found.cached)
+        if record.kind == MAIN and found.end >= 0:
+            self._last[record.session] = _Cached(record.model, path.nodes[found.end], found.end, found.cached)
+        elif record.kind == MAIN:
+            self._last.setdefault(record.session, _Cached(record.model, -1, -1, 0))
         return Usage(
             read=found.read,
             written=found.cached - found.read,
@@ -132,7 +134,7 @@ class Provider:
     def _follow(self, record: Record) -> tuple[_Path, int]:
         """Number the prefixes of this prompt, going on from the session's last where it can."""
         if record.output_tokens is not None and record.output_tokens < 0:
-            raise InputError("an answer cannot have fewer than 0 tokens", value=record.output_tokens, where=_where(record))
+            raise InputError("an answer has 0 tokens or more", value=record.output_tokens, where=_where(record))
         key = (record.session, record.kind)
         path = self._paths.get(key)
         blocks = record.blocks
@@ -185,7 +187,7 @@ class Provider:
         if marks is None or self.profile.way == "steps":
             return ()
         last = len(record.blocks) - 1
-        wrong = any(a >= b for a, b in zip(marks, marks[1:], strict=False)) or any(not 0 <= m <= last for m in marks)
+        wrong = any(a >= b for a, b in pairwise(marks)) or any(not 0 <= m <= last for m in marks)
         if wrong:
             raise InputError(
                 f"breakpoints must be ascending indexes of the {last + 1} blocks", value=marks, where=_where(record)

@@ -113,8 +113,7 @@ def dump(path: str | Path, records: Iterable[Record]) -> None:
     """Write a wire log. Raises ``InputError`` if the file cannot be written."""
     try:
         with Path(path).open("wb") as out:
-            for record in records:
-                out.write(dumps(record) + b"\n")
+            out.writelines(dumps(record) + b"\n" for record in records)
     except OSError as error:
         raise InputError(f"the wire log cannot be written ({error})", value=str(path)) from None
 

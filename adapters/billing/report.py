@@ -16,8 +16,9 @@ from .records import MAIN, Record
 STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
-body { margin: 0; background: #f1f5f9; color: #0f172a; font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 48px; }
+body { margin: 0; background: #f1f5f9; color: #0f172a;
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+main { max-width: 1240px; margin: 0 auto; padding: 28px 20px 48px; }
 h1 { font-size: 26px; margin: 0 0 2px; letter-spacing: -0.01em; overflow-wrap: anywhere; }
 h2 { font-size: 17px; margin: 0 0 2px; }
 p { margin: 0 0 10px; }
@@ -30,14 +31,20 @@ section { padding: 18px 20px; margin-top: 18px; }
 .card span { display: block; color: #475569; font-size: 13.5px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
-th, td { padding: 5px 9px; text-align: right; border-bottom: 1px solid #e2e8f0; white-space: nowrap; }
+th, td { padding: 5px 7px; text-align: right; border-bottom: 1px solid #e2e8f0; white-space: nowrap; }
 th { color: #475569; font-weight: 600; border-bottom-color: #94a3b8; vertical-align: bottom; }
-td.l, th.l { text-align: left; white-space: normal; }
+td.l, th.l { text-align: left; }
+td.l { white-space: normal; min-width: 9em; }
 tfoot td { font-weight: 600; border-bottom: 0; border-top: 1px solid #94a3b8; }
 summary { cursor: pointer; font-weight: 600; margin: 8px 0; }
 summary i { display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin: 0 6px; }
 li { margin-bottom: 4px; }
 """
+
+CONTEXT = (
+    "Tokens of each prompt. A dot is a bust: tokens the cache had held and that were paid for again; the more, the "
+    "larger. Point at it for its name."
+)
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 """The page itself forbids the browser to ask for anything outside it."""
@@ -82,17 +89,21 @@ def page(
         f"<script>{get_plotlyjs()}</script></head><body><main>",
         f"<h1>{escape(title)}</h1><p class='quiet'>{escape(_about(arms, records, window))}</p>",
         _cards(arms),
-        "<section><h2>Context size</h2><p class='quiet'>Tokens of each prompt. A dot is a bust: tokens the cache had held "
-        "and that were paid for again; its area shows how many. Point at it for its name.</p>"
-        "<div id='context' role='img' aria-label='context size over requests'></div></section>",
-        "<section><h2>Cost so far</h2><p class='quiet'>In units of one uncached input token, output and added calls "
-        "included.</p><div id='costs' role='img' aria-label='cumulative cost over requests'></div></section>",
+        _chart("context", "Context size", CONTEXT),
+        _chart("costs", "Cost so far", "In units of one uncached input token, output and added calls included."),
         _comparison(arms),
         _bills(arms),
         _notes(notes),
         f"</main><script>{_script(charts)}</script></body></html>\n",
     ]
     return "".join(parts)
+
+
+def _chart(name: str, title: str, said: str) -> str:
+    return (
+        f"<section><h2>{title}</h2><p class='quiet'>{said}</p><div id='{name}' role='img' aria-label='{title}, "
+        "by request'></div></section>"
+    )
 
 
 def _script(charts: Mapping[str, figures.Figure]) -> str:
@@ -146,17 +157,18 @@ def _short(cost: float) -> str:
 
 def _comparison(arms: Mapping[str, Bill]) -> str:
     head = (
-        "arm", "cost", "read", "first written", "paid again", "uncached", "output", "added calls", "their cost",
+        "arm", "cost", "read", "first written", "paid again", "uncached", "output", "added calls (cost)",
         "requests", "refused", "busts", "largest prompt",
     )  # fmt: skip
     rows = [
         (
-            arm, f"{bill.cost:,.0f}", *_tokens(bill.total), f"{bill.added_calls:,}", f"{bill.added.cost:,.0f}",
+            arm, f"{bill.cost:,.0f}", *_tokens(bill.total), f"{bill.added_calls:,} ({bill.added.cost:,.0f})",
             f"{bill.requests:,}", f"{bill.refusals:,}", f"{len(bill.busts):,}", f"{bill.largest_prompt:,}",
         )
         for arm, bill in arms.items()
     ]  # fmt: skip
-    return f"<section><h2>The arms</h2><p class='quiet'>Tokens; cost in uncached input tokens.</p>{_table(head, rows)}</section>"
+    said = "<h2>The arms</h2><p class='quiet'>Tokens; cost in uncached input tokens.</p>"
+    return f"<section>{said}{_table(head, rows)}</section>"
 
 
 def _bills(arms: Mapping[str, Bill]) -> str:
@@ -164,7 +176,10 @@ def _bills(arms: Mapping[str, Bill]) -> str:
     for place, (arm, bill) in enumerate(arms.items()):
         dot = f"<i style='background:{figures.colour(place)}'></i>"
         table = _table(
-            ("level", "cause", "requests", "busts", "read", "first written", "paid again", "uncached", "output", "cost", "share"),
+            (
+                "level", "cause", "requests", "busts",
+                "read", "first written", "paid again", "uncached", "output", "cost", "share",
+            ),
             [_row(row, bill) for row in bill.rows],
             left=2,
             foot=(
@@ -194,7 +209,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, fo
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     end = f"<tfoot><tr>{cells('td', foot)}</tr></tfoot>" if foot else ""
-    return f"<div class='scroll'><table><thead><tr>{cells('th', head)}</tr></thead><tbody>{body}</tbody>{end}</table></div>"
+    top = f"<thead><tr>{cells('th', head)}</tr></thead>"
+    return f"<div class='scroll'><table>{top}<tbody>{body}</tbody>{end}</table></div>"
 
 
 def _notes(notes: Sequence[str]) -> str:

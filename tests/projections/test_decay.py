@@ -213,7 +213,7 @@ def test_the_renderer_does_what_the_book_says(sizes, budget, seed):
 
 def test_every_budget_gives_what_the_book_says():
     """DECAY-6, DECAY-7: also where only the blank lines between the blocks are too much."""
-    rows = [row(n, n, importance=10 * n, words=(30, 12, 5, 1)) for n in range(1, 9)]
+    rows = [row(n, n, importance=100, words=(9, 7, 6, 5)) for n in range(1, 12)]
     for budget in range(1, 300):
         shown = decay.render(rows, budget, count)
         assert (tiers_of(shown, rows), shown.text) == by_the_book(rows, budget), budget
@@ -221,9 +221,16 @@ def test_every_budget_gives_what_the_book_says():
 
 def test_a_tokenizer_that_does_not_add_up():
     """DECAY-6: what is returned was counted, and fits."""
-    for budget in range(1, 120):
-        shown = decay.render(session(6), budget, lambda text: len(text) // 7)
-        assert shown.tokens == len(shown.text) // 7 <= budget
+
+    def coarse(text: str) -> int:
+        return len(text) // 11
+
+    bare = [row(n, n, importance=100, words=(400, 399, 397, 396)) for n in range(1, 12)]
+    rows = [structs.replace(one, tokens=decay.measure(one, coarse)) for one in bare]
+    whole = sum(one.tokens[0] for one in rows)
+    for budget in range(whole - 20, whole + 10):
+        shown = decay.render(rows, budget, coarse)
+        assert shown.tokens == coarse(shown.text) <= budget
 
 
 def test_the_oldest_goes_first_and_wholly():

@@ -94,7 +94,7 @@ def serve(name, line, cache, answers, now):
 def recompute(lines, name):
     """Return the sums of a log, given as parsed lines."""
     price_read, price_write, price_output, _ = PRICES[name]
-    cache, answers, had = {}, {}, {}
+    cache, answers, had, last = {}, {}, {}, {}
     now = 0
     sums = dict.fromkeys(("read", "written", "uncached", "rewritten", "output", "added", "requests", "refused"), 0)
     cost = added = 0.0
@@ -118,8 +118,24 @@ def recompute(lines, name):
         sums["written"] += cached - read
         sums["uncached"] += total - cached
         sums["output"] += output
-        sums["rewritten"] += again(line, had.setdefault(line["session"], {}), read, cached)
+        found = again(line, had.setdefault(line["session"], {}), read, cached)
+        pre = prefixes(line["model"], line["blocks"])
+        if not whole(last.get(line["session"]), pre, read):
+            sums["rewritten"] += found
+        if kind == "main" and cached:
+            end = max(i for i in range(len(pre)) if pre[i][1] == cached) if name.startswith("anthropic") else len(pre) - 1
+            last[line["session"]] = (pre[end][0], cached)
+        elif kind == "main":
+            last.setdefault(line["session"], (None, 0))
     return {**sums, "cost": cost, "added_cost": added}
+
+
+def whole(left, pre, read):
+    """Whether all the session last left in the cache was read: then nothing is paid for again."""
+    if left is None:
+        return False
+    key, tokens = left
+    return key is None or (read >= tokens and any(one == key for one, _ in pre))
 
 
 def again(line, had, read, cached):
