@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
-from support.machine_rules import FoldlogMachine, configured
 
 from foldlog import engine
 from foldlog.domain import events as ev
 from foldlog.domain import identity, session
 from foldlog.domain.passes import decide, schedule
+from support.machine_rules import FoldlogMachine, configured
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -36,7 +36,11 @@ def drained_without_pressure(patch: pytest.MonkeyPatch) -> None:
 def placeholder_counts(patch: pytest.MonkeyPatch) -> None:
     """The text of a placeholder depends on when it is rendered, not on its tag alone."""
     number = count()
-    patch.setattr(sys.modules[engine.__package__ + ".projections.wire.v1.render"], "dropped", lambda tag: f"[dropped §{abs(tag)}§]" + " " * (next(number) % 2))
+    patch.setattr(
+        sys.modules[engine.__package__ + ".projections.wire.v1.render"],
+        "dropped",
+        lambda tag: f"[dropped §{abs(tag)}§]" + " " * (next(number) % 2),
+    )
 
 
 def revision_serves_stale_body(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from foldlog.storage.stores import open_store
 WINDOW = 5_000
 LONGEST = 48
 """Texts are cut here: what is tested is order and number of events, not their size."""
-_WHOLE = {"drop", "id", "tool_use_id", "type", "role"}
+_WHOLE = {"drop", "arguments"}
 
 
 class Call(NamedTuple):
