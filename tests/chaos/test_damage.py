@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from foldlog.api import Engine
 from foldlog.domain import events as ev
 from foldlog.domain.errors import StoreNewer
@@ -270,7 +271,11 @@ def test_a_newer_store_is_refused_naming_both_versions(kit: Kit) -> None:
     half = len(script.calls) // 2
     got = [host.call(call) for call in script.calls[:half]]
     kit.fence(SCHEMA + 4)
-    for attempt in (lambda: host.call(script.calls[half]), lambda: chaos.Host(kit.open(), script, harness="d").call(script.calls[0])):
+
+    def fresh() -> None:
+        chaos.Host(kit.open(), script, harness="d").call(script.calls[0])
+
+    for attempt in (lambda: host.call(script.calls[half]), fresh):
         with pytest.raises(StoreNewer) as caught:
             attempt()
         assert f"version {SCHEMA + 4}" in caught.value.message
@@ -314,9 +319,8 @@ def test_one_byte_of_the_wire_code_turns_the_audit_red(tmp_path: Path) -> None:
     fill(kit)
     source = Path(sys.modules[Engine.__module__].__file__ or "").resolve().parent
     target = tmp_path / "copy" / "foldlog"
-    shutil.copytree(
-        source, target, ignore=shutil.ignore_patterns(".*", "tests", "specs", "__pycache__", "build", "dist", "*.egg-info")
-    )
+    left_out = shutil.ignore_patterns(".*", "tests", "specs", "__pycache__", "build", "dist", "*.egg-info")
+    shutil.copytree(source, target, ignore=left_out)
     url = f"sqlite:///{kit.path}"
     passes, differences, file = ask(target.parent, url)
     assert Path(file).is_relative_to(target)
@@ -327,7 +331,7 @@ def test_one_byte_of_the_wire_code_turns_the_audit_red(tmp_path: Path) -> None:
     wire.write_bytes(data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :])
     passes, differences, _ = ask(target.parent, url)
     assert [kind for kind, _, _ in differences] == ["wire"]
-    kind, version, message = differences[0]
+    _kind, version, message = differences[0]
     first = next(one.version for one in kit.open().read(X) if isinstance(one.event, ev.Pass))
     assert version == first
     assert "wire version 1" in message

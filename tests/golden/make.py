@@ -6,6 +6,7 @@ the committed file is what it would write. Everything is fixed: the clock, the c
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import foldlog.engine
 import msgspec
+
+import foldlog.engine
 from foldlog.api import Engine
 from foldlog.domain import edits as e
 from foldlog.domain import events as ev
@@ -101,10 +103,11 @@ def played(log: Log) -> list[str]:
         assert request is not None
         fork = session.fork("forked")
         fork.prepare([*grown, _assistant(codec, "so be it"), _user(codec, "go on")], now=now + 20)
-        last = session.prepare([*grown, _assistant(codec, "yes")] + [_user(codec, "more")], now=now + 30)
+        last = session.prepare([*grown, _assistant(codec, "yes"), _user(codec, "more")], now=now + 30)
         last.report_failure("overflow", limit=1_100, used=5_000)
         try:
-            session.prepare([*grown, _assistant(codec, "yes"), _user(codec, "more"), _user(codec, "again")], now=now + 40)
+            array = [*grown, _assistant(codec, "yes"), _user(codec, "more"), _user(codec, "again")]
+            session.prepare(array, now=now + 40)
         except Refused as refused:
             print(f"{codec}: {refused.code}")
         found += [f"session/{codec}/played", f"session/{codec}/forked"]
@@ -164,7 +167,10 @@ def written(log: Log) -> list[str]:
                 {"type": "text", "text": "and?"},
             ],
         },
-        {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "AAAA"}, {"type": "text", "text": "so"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "redacted_thinking", "data": "AAAA"}, {"type": "text", "text": "so"}],
+        },
         {"role": "user", "content": "a plain ask"},
         {
             "role": "assistant",
@@ -245,8 +251,8 @@ def written(log: Log) -> list[str]:
     odd = msgspec.structs.replace(pen.folded.state.node(5).message, role="other")  # a role no codec of wire 1 gives
     pen.add(ev.MessagesObserved(pen.now(), "id-odd", 4, (odd,), True))
     unknown = {"type": "server_note", "about": "a block nobody knows"}
-    said = [{"role": "assistant", "content": [{"type": "text", "text": "g"}, unknown]}, {"role": "user", "content": "h"}]
-    pen.defer(pen.observe(said), ())
+    said = {"role": "assistant", "content": [{"type": "text", "text": "g"}, unknown]}
+    pen.defer(pen.observe([said, {"role": "user", "content": "h"}]), ())
     return [WRITTEN]
 
 
@@ -350,10 +356,7 @@ class _Pen:
 
     def send(self, event: Any) -> None:
         """Append what waits and ``event``, sealed with the digest of the request it makes."""
-        folded = msgspec.msgpack.decode(
-            msgspec.msgpack.encode((self.folded.state, self.folded.view)), type=tuple[type(self.folded.state), views.View]
-        )
-        trial = msgspec.structs.replace(self.folded, state=folded[0], view=folded[1])
+        trial = copy.deepcopy(self.folded)
         evolve(trial.state, trial.state.version + 1, event)
         views.evolve(trial.view, event, trial.state.pos)
         built = golden.project(trial, event, self.log, self.texts)

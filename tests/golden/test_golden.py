@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from foldlog.domain import edits, events, transcript
 from foldlog.projections.audit import audit
 from foldlog.storage.codec import KINDS, encode_event, make_codec

@@ -1,7 +1,7 @@
 """Stored logs of released event versions as plain files: how one is written and how it is read back.
 
-A line is a JSON object: ``chunk`` (base64), an event (``stream``, ``version``, ``tag``, ``body`` in base64: exactly what
-a store chains), a head (``stream``, ``head``, ``digest``) or a request (``stream``, ``pass``, ``version``, ``digest``,
+A line is a JSON object: ``chunk`` (base64), an event (``stream``, ``version``, ``tag``, ``body`` in base64: just what a
+store chains), a head (``stream``, ``head``, ``digest``) or a request (``stream``, ``pass``, ``version``, ``digest``,
 ``sha256`` over all its bytes). Nothing in it depends on a kind of store.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+
 from foldlog.domain import events as ev
 from foldlog.domain.session import State, path_of
 from foldlog.projections import request
@@ -26,9 +27,9 @@ from foldlog.storage.references import named_chunks
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden"
 CHANGED = (
-    "\nA stored log of a released version is no longer what it was. Logs like it lie in people's data folders and cannot "
-    "be changed.\nBefore the first release: settle the events, then `python tests/golden/make.py --write`, and read the "
-    "difference."
+    "\nA stored log of a released version is no longer what it was. Logs like it lie in people's data folders and "
+    "cannot be changed.\nBefore the first release: settle the events, then `python tests/golden/make.py --write`, and "
+    "read the difference."
     "\nAfter it: never write this file again. Append fields with defaults, give a new meaning a new tag, give new "
     "rendering a new wire version; then add a file for the new version beside this one."
 )
@@ -52,7 +53,8 @@ def read(path: Path) -> Golden:
         if "chunk" in one:
             chunks.append(base64.b64decode(one["chunk"]))
         elif "tag" in one:
-            found.events.setdefault(one["stream"], []).append((one["version"], one["tag"], base64.b64decode(one["body"])))
+            event = (one["version"], one["tag"], base64.b64decode(one["body"]))
+            found.events.setdefault(one["stream"], []).append(event)
         elif "head" in one:
             found.heads[one["stream"]] = (one["head"], one["digest"])
         else:

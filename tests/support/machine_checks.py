@@ -19,8 +19,8 @@ _DROPPED = re.compile(r"\[dropped §([0-9]+)§\]")
 REPAIRED = {"ANT-8", "ANT-9", "ANT-6"}
 """Rules the host's own array may break where foldlog must not."""
 BEHIND_A_GONE_ARC = {"ANT-6", "ANT-19", "OAI-6"}
-"""Temporary: where the host goes back (rewind, fork) to right behind an arc that was dropped in full, the assistant's text
-before it ends the request, or meets the thinking of the next answer (``corpus/open``)."""
+"""Temporary: where the host goes back (rewind, fork) to right behind an arc that was dropped in full, the assistant's
+text before it ends the request, or meets the thinking of the next answer (``corpus/open``)."""
 
 
 @dataclass(frozen=True)

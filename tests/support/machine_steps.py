@@ -287,8 +287,8 @@ class Steps:
 
     def do_drop(self, at: int = 0, count: int = 1, what: int = 0) -> None:
         """The agent marks tags as spent: valid ones, unknown ones, nonsense."""
-        state = self.hot().state
-        total = len(state.tags)
+        seen = max(self.owners, default=0)  # what the agent sees, whichever process sent it
+        total = max(len(self.hot().state.tags), seen)
         if what == 1:
             self.fails(lambda: self.session().reduce(str(total + 1 + at)), foldlog.UnknownTag)
         elif what == 2:
