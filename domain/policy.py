@@ -17,8 +17,8 @@ DEFAULT_THRESHOLD = 65.0
 DEFAULT_TTL_MS = 300_000
 PREFIX_BOUND = ("fable-5-1", "opus-5-5", "sonnet-5-5")
 NEVER_MS = 1 << 62
-_TTL = re.compile(r"(\d{1,12})\s*(ms|s|m|h)?\Z")
-_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_TTL = re.compile(r"(\d{1,12})(s|m|h)?\Z")
+_UNIT_MS = {None: 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 Percent = Annotated[float, pydantic.Field(ge=20, le=90, allow_inf_nan=False)]
 Tokens = Annotated[int, pydantic.Field(ge=5_000, le=2_000_000)]
@@ -129,8 +129,9 @@ def lookup_keys(model: str) -> list[str]:
     while name:
         keys += [f"{provider}/{name}", name] if slash else [name]
         name = name.rpartition("-")[0]
-    if slash:
+    while provider:
         keys.append(f"{provider}/*")
+        provider = provider.rpartition("/")[0]
     return [*keys, "default"]
 
 

@@ -32,9 +32,10 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One block that is not the same in both. ``kind``: ``changed``, ``added``, ``removed``; sizes in bytes, -1: not there.
+    """One block that is not the same in both: ``changed``, ``added`` or ``removed``. Sizes in bytes, -1: not there.
 
-    ``region``: ``tools``, ``system``, ``m0``, ``m1``, ``message``, ``insert``. ``byte``: first differing byte of its form.
+    ``region``: ``tools``, ``system``, ``m0``, ``m1``, ``message``, ``insert``. ``byte``: the first that differs of its
+    canonical form.
     """
 
     kind: str
@@ -50,7 +51,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class First(msgspec.Struct, frozen=True):
-    """The first byte that differs. ``byte``: in the whole request, ``inside``: in the message or region it stands in."""
+    """The first byte that differs. ``byte``: in the whole request, ``inside``: in its message or region."""
 
     byte: int
     region: str
@@ -63,7 +64,7 @@ class First(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """Two passes compared. ``same``: blocks equal in both; ``first`` is None where one request only goes on behind the other."""
+    """Two passes compared. ``same``: equal blocks; ``first``: None where one request only goes on behind the other."""
 
     stream: str
     left: int
@@ -209,7 +210,7 @@ def _snippet(data: bytes, byte: int) -> str:
 
 
 def _differs(a: bytes, b: bytes) -> int:
-    """Return the first index at which two byte strings differ (the length of the shorter where one begins the other)."""
+    """Return the first index at which two byte strings differ (the shorter's length where one begins the other)."""
     low, high = 0, min(len(a), len(b))
     while low < high:  # the answer lies in low..high; comparing halves is far faster than a loop over bytes
         middle = (low + high + 1) // 2
@@ -235,8 +236,8 @@ def _first(old: tuple[_Piece, ...], new: tuple[_Piece, ...], owners: _Owners) ->
                 known = {key for key, _, _ in was.blocks}
                 key = next((key for key, _, _ in now.blocks if key not in known), (was.region, was.m, -1, 0))
             region, m, p, _ = key
-            snippets = (_snippet(piece.data, byte) for piece in (was, now))
-            return First(at + byte, region, m, p, byte, *snippets, owners.of(region, m, p))
+            before, after = _snippet(was.data, byte), _snippet(now.data, byte)
+            return First(at + byte, region, m, p, byte, before, after, owners.of(region, m, p))
         at += len(was.data)
     return None
 

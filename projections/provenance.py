@@ -17,7 +17,8 @@ from .request import level
 from .view import View
 
 _KINDS = {
-    "Text": "text", "Call": "tool call", "Result": "tool result", "Thinking": "reasoning", "Media": "file", "Other": "other",
+    "Text": "text", "Call": "tool call", "Result": "tool result", "Thinking": "reasoning", "Media": "file",
+    "Other": "other",
 }  # fmt: skip
 
 
@@ -140,18 +141,16 @@ def _tell(state: State, event: ev.Event, target: _Target, nodes: int, here: bool
         yield from _observed(event.messages, target, nodes)
     elif isinstance(event, ev.PartsRevised):
         if event.m == target.m and event.first <= target.p:
-            yield f"the host changed message {target.m} from part {event.first} on: what was edited there is the host's again"
+            yield f"the host changed message {target.m} from part {event.first} on: earlier edits of it are void"
     elif isinstance(event, ev.DropsQueued):
         if target.tag in event.tags and not queued:
             yield "queued: the agent marked it as spent" + (f" (call {event.cmd})" if event.cmd else "")
     elif isinstance(event, (ev.FlushRequested, ev.CacheLossReported)):
         if queued:
-            asked = isinstance(event, ev.FlushRequested)
-            yield (
-                "a person asked for queued work to land"
-                if asked
-                else f"the provider's cache was reported lost: {event.reason}"
-            )
+            if isinstance(event, ev.CacheLossReported):
+                yield f"the provider's cache was reported lost: {event.reason}"
+            else:
+                yield "a person asked for queued work to land"
     elif isinstance(event, ev.HeadMoved | ev.SessionForked):
         yield from _moved(state, event, target, here)
     elif isinstance(event, ev.PurgeRequested):
@@ -183,7 +182,8 @@ def _observed(messages: tuple[Message, ...], target: _Target, nodes: int) -> Ite
 def _moved(state: State, event: ev.HeadMoved | ev.SessionForked, target: _Target, here: bool) -> Iterator[str]:
     now = target.m in state.pos
     if isinstance(event, ev.SessionForked):
-        yield f"inherited: this session was forked from {event.parent.removeprefix('session/')} at version {event.version}"
+        parent = event.parent.removeprefix("session/")
+        yield f"inherited: this session was forked from {parent} at version {event.version}"
         if not now:
             yield "left behind: the fork begins before its message"
     elif here and not now:

@@ -36,6 +36,8 @@ def default_url() -> str:
 def _backend(url: str) -> Backend:
     if not isinstance(url, str):
         raise OptionError(f"a store is named by a URL, one of: {FORMS}", value=url, where="url")
+    if not url.isprintable():
+        raise OptionError("the URL holds characters no path or address can have", value=url, where="url")
     if url == "memory:":
         from .memory import MemoryBackend
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.talk import Chat, assistant, call, events, fingerprint, image, result, shown, text, thinking, use, user, words
 
 import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain.session import State, evolve
 from foldlog.domain.transcript import Message, Text
+from support.talk import (
+    Chat,
+    assistant,
+    call,
+    differences,
+    events,
+    fingerprint,
+    image,
+    result,
+    shown,
+    text,
+    thinking,
+    use,
+    user,
+    words,
+)
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"
@@ -21,7 +36,9 @@ def start() -> Chat:
     chat.say(user([text(REMINDER), text("Look at notes", **MARK)]))
     chat.messages[0] = user([text(REMINDER), text("Look at notes")])
     chat.say(
-        assistant([thinking(), text("I will look at the notes."), call("toolu_1", "Read", file_path="/home/dev/notes")]),
+        assistant(
+            [thinking(), text("I will look at the notes."), call("toolu_1", "Read", file_path="/home/dev/notes")]
+        ),
         user([result("toolu_1", "1\thello", **MARK)]),
     )
     chat.messages[2] = user([result("toolu_1", "1\thello")])
@@ -129,7 +146,7 @@ def test_a_side_request_on_the_same_session_id(helper: list[dict[str, Any]]):
     theirs = [raw.decode() for raw in expected.messages_json]
     assert ours[: len(served.messages)] == theirs[: len(served.messages)]
     assert [number - len(shown(side)) for number in shown(after)[-2:]] == shown(expected)[-2:]
-    assert chat.engine.audit("chat").differences == ()
+    assert differences(chat.engine) == []
 
 
 @pytest.mark.rule("IDENT-3")
@@ -154,7 +171,7 @@ def test_a_title_request_before_the_second_request_of_a_session():
     after = chat.say(assistant("I look."), user("Well?"))
     assert after.level == "defer"
     assert after.messages_json[:3] == first.messages_json
-    assert chat.engine.audit("chat").differences == ()
+    assert differences(chat.engine) == []
 
 
 @pytest.mark.rule("IDENT-4", "IDENT-5")
@@ -184,7 +201,7 @@ def test_a_longer_rewind_becomes_the_head_when_it_goes_on():
     assert after.messages_json[:9] == before.messages_json[:9]
     assert len(set(shown(after))) == len(shown(after))
     grows(chat, after, chat.turn("and on again"))
-    assert chat.engine.audit("chat").differences == ()
+    assert differences(chat.engine) == []
 
 
 @pytest.mark.rule("IDENT-10")
@@ -230,7 +247,7 @@ def test_a_hosts_own_compaction_and_a_resume_of_the_old_transcript():
     assert resumed.messages_json[: len(before.messages_json)] == before.messages_json
     assert shown(resumed)[: len(numbers)] == numbers
     grows(chat, resumed, chat.turn("and on"))
-    assert chat.engine.audit("chat").differences == ()
+    assert differences(chat.engine) == []
 
 
 @pytest.mark.rule("IDENT-7")
@@ -357,6 +374,26 @@ def test_an_id_that_stands_twice_is_refused(door: str):
     assert fingerprint(chat.session) == before
 
 
+@pytest.mark.rule("IDENT-3", "IDENT-8", "IDENT-12")
+def test_a_side_request_with_ids_of_its_own():
+    chat = Chat(codec="openai-chat")
+    before = chat.say(*(said(name, "assistant" if name in "bd" else "user", f"text {name}") for name in "abcde"))
+    use(before, 150_000)
+    side = chat.session.prepare([said("title", "user", "Write a title.")], now=chat.now)
+    use(side, 300)
+    assert side.reasons == ("host_branch",)
+    assert chat.session.status().usage_tokens == 150_000
+    again = chat.again()
+    assert again.messages_json == before.messages_json
+    after = chat.say(said("f", "assistant", "text f"), said("g", "user", "text g"))
+    assert after.reasons == ()
+    assert after.messages_json[: len(before.messages_json)] == before.messages_json
+    other = [said("title", "user", "Write a title."), said("t2", "assistant", "No."), said("t3", "user", "Do.")]
+    assert chat.session.prepare(other, now=chat.now).level == "defer"
+    assert len(chat.state.path) == 3, "a branch that is extended is the head"
+    assert differences(chat.engine) == []
+
+
 @pytest.mark.rule("IDENT-8")
 def test_a_retracted_id_may_come_back():
     chat = Chat(codec="openai-chat")
@@ -370,9 +407,13 @@ def test_a_retracted_id_may_come_back():
 def test_a_handle_is_the_hosts_id_or_the_ordinal():
     """API-4."""
     chat = Chat(codec="openai-chat")
-    request = chat.session.prepare([said("a", "user", "1"), {"role": "assistant", "content": "2"}, said("c", "user", "3")])
+    request = chat.session.prepare(
+        [said("a", "user", "1"), {"role": "assistant", "content": "2"}, said("c", "user", "3")]
+    )
     assert [delta.handle for delta in request.delta] == ["a", 2, "c"]
-    changed = chat.session.advance(revised=[("c", said("c", "user", "three")), (2, {"role": "assistant", "content": "two"})])
+    changed = chat.session.advance(
+        revised=[("c", said("c", "user", "three")), (2, {"role": "assistant", "content": "two"})]
+    )
     assert [delta.handle for delta in changed.delta] == [2, "c"]
     assert [message["content"] for message in changed.messages[-2:]] == ["§2§ two", "§3§ three"]
 

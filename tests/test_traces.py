@@ -51,7 +51,8 @@ class Judge:
 
     def request(self, request: foldlog.Request, *, sample: bool) -> int:
         """Assert that the request is valid; return how many whole requests were judged."""
-        grown = request.level == "defer" and self.state is not None and not any("host" in why for why in request.reasons)
+        diverged = any("host" in why for why in request.reasons)
+        grown = request.level == "defer" and self.state is not None and not diverged
         if grown:
             new = [raw for delta in request.delta for raw in delta.json]
         else:
@@ -83,7 +84,7 @@ class Judge:
     def _verdict(self) -> list[Any]:
         if self.pi is None:
             return self.state.verdict()
-        waiting = bool(self.pi._results or self.pi._open)  # results wait for their turn to end: judged with the next input
+        waiting = bool(self.pi._results or self.pi._open)  # until their turn ends: judged with the next input
         return [] if waiting else self.state.verdict()
 
     def _whole(self, request: foldlog.Request) -> list[Any]:
@@ -98,7 +99,7 @@ class Judge:
 def played(
     trace: Trace, engine: foldlog.Engine, *, window: int, droppable: Any, flush: int = 0
 ) -> tuple[foldlog.Session, Result]:
-    """Play ``trace``, marking old tool results whose original ``droppable`` accepts; ``flush``: every so many requests."""
+    """Play ``trace``, marking old tool results that ``droppable`` accepts; ``flush``: every so many requests."""
     session = engine.session(trace.name, codec=trace.codec, model=trace.model, context_limit=window)
     judge, result, messages = Judge(trace.codec), Result(), []
     for index, step in enumerate(trace.steps):
@@ -183,8 +184,9 @@ def show(name: str, result: Result, audit: Any, dropped: int, compared: int, cap
     with capsys.disabled():
         levels = ", ".join(f"{level} {count}" for level, count in sorted(result.levels.items()))
         print(
-            f"\n{name}: {result.judged} requests valid ({result.whole} judged whole), {levels}; {dropped} drops landed, "
-            f"{compared} recovered and equal to the file; {audit.passes} passes verified, {len(audit.differences)} differences"
+            f"\n{name}: {result.judged} requests valid ({result.whole} judged whole), {levels}; {dropped} drops "
+            f"landed, {compared} recovered and equal to the file; {audit.passes} passes verified, "
+            f"{len(audit.differences)} differences"
         )
 
 

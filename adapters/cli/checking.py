@@ -1,4 +1,4 @@
-"""``audit``, ``verify`` and ``backup``: does what the store holds hold?"""
+"""``audit``, ``verify`` and ``backup``: whether what the store holds is whole."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ def audit(
     session: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SESSION]", show_default=False, help="A session: harness/id, or its id alone where only one has it."
+            metavar="[SESSION]", show_default=False, help="A session: harness/id, or a bare id that only one has."
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every session of the store, and the store around them.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every session of the store, and the store around them.")
+    ] = False,
     db: options.Db = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check a session from its events alone: render every request again and hold it against what was stored.
+    """Check a session from its events alone: every request is rendered again and held against what was stored.
 
     Holds only if the chain and its head do, every request renders to its digest, no deferred pass touched a byte served
-    before it (or before a divergence of the host's), and the host's messages confirm every divergence. Exit code 1 if not.
-    Without a key this finds damage, not a determined forger.
+    before it (or before a divergence of the host's), and the host's messages confirm every divergence. Exit code 1 if
+    not. Without a key this finds damage, not a determined forger.
     """
     if (session is None) != every:
         raise OptionError("name one session, or give --all", value=session, where="audit")
@@ -62,7 +64,8 @@ def audit(
     if as_json:
         passes = sum(one.passes for one in found)
         told = msgspec.to_builtins(found)
-        emit({"holds": not wrong, "passes": passes, "differences": wrong, "sessions": told, "store": msgspec.to_builtins(faults)})
+        store = msgspec.to_builtins(faults)
+        emit({"holds": not wrong, "passes": passes, "differences": wrong, "sessions": told, "store": store})
     else:
         say_audit(found, faults)
     if wrong:
@@ -76,7 +79,7 @@ def _one(engine: Engine, stream: str, *, quiet: bool) -> Audit:
 
 def _verify(engine: Engine, *, quiet: bool, **how: Any) -> Report:
     with progress("walking the store", quiet=quiet) as advance:
-        return engine.log.verify(progress=lambda what, done, of: advance(done, of), **how)
+        return engine.log.verify(progress=lambda _, done, of: advance(done, of), **how)
 
 
 def _lost(engine: Engine, name: str, *, quiet: bool) -> list[Fault]:
@@ -129,13 +132,15 @@ def verify(
         for fault in report.faults:
             mendable = "; --repair mends it" if fault.repairable else ""
             say(f"{_fault(fault)}{mendable}")
-        say(f"{report.streams:,} streams, {report.events:,} events, {report.chunks:,} chunks walked, {len(report.faults):,} faults")
+        walked = f"{report.streams:,} streams, {report.events:,} events, {report.chunks:,} chunks walked"
+        say(f"{walked}, {len(report.faults):,} faults")
     if report.faults:
         raise typer.Exit(1)
 
 
 def _fault(fault: Fault) -> str:
-    place = f"{fault.stream} @ {fault.version}: " if fault.stream and fault.version else f"{fault.stream}: " if fault.stream else ""
+    at = f" @ {fault.version}" if fault.version else ""
+    place = f"{fault.stream}{at}: " if fault.stream else ""
     return f"{fault.kind}: {place}{fault.message}"
 
 

@@ -30,7 +30,8 @@ def diff(
     if as_json:
         emit(found)
         return
-    say(f"pass {left}: {found.left_bytes:,} bytes; pass {right}: {found.right_bytes:,} bytes; {found.same:,} blocks are the same")
+    sizes = f"pass {left}: {found.left_bytes:,} bytes; pass {right}: {found.right_bytes:,} bytes"
+    say(f"{sizes}; {found.same:,} blocks are the same")
     first = found.first
     if first is None and not found.changes:
         say("the requests are the same, byte for byte")
@@ -39,17 +40,18 @@ def diff(
         shorter, longer = (left, right) if found.left_bytes <= found.right_bytes else (right, left)
         say(f"no byte differs: the request of pass {longer} goes on where that of pass {shorter} ends")
     else:
-        say(f"first difference: byte {first.byte:,} of the request, byte {first.inside:,} of {_place(first.region, first.m, first.p)}")
+        place = _place(first.region, first.m, first.p)
+        say(f"first difference: byte {first.byte:,} of the request, byte {first.inside:,} of {place}")
         say(f"  pass {left}: {first.was}")
         say(f"  pass {right}: {first.now}")
         say(f"  {_owner(first.owner)}")
     for change in found.changes[:LISTED]:
-        sizes = {
+        told = {
             "changed": f"{change.was:,} -> {change.now:,} bytes, from byte {change.byte:,} on",
             "added": f"{change.now:,} bytes",
             "removed": f"{change.was:,} bytes",
         }[change.kind]
-        say(f"{change.kind:8} {_place(change.region, change.m, change.p)}: {sizes}; {_owner(change.owner)}")
+        say(f"{change.kind:8} {_place(change.region, change.m, change.p)}: {told}; {_owner(change.owner)}")
     if len(found.changes) > LISTED:
         say(f"and {len(found.changes) - LISTED:,} more; --json lists all")
 
@@ -87,7 +89,8 @@ def why(
     if as_json:
         emit(found)
         return
-    say(f"§{found.tag}§: {found.kind}, part {found.p} of message {found.m}, {found.tokens:,} tokens, {found.size:,} bytes")
+    place = f"part {found.p} of message {found.m}"
+    say(f"§{found.tag}§: {found.kind}, {place}, {found.tokens:,} tokens, {found.size:,} bytes")
     say(f"now {found.status}: {found.present}")
     for step in found.steps:
         place = "" if step.stream == stream else f" of {step.stream.removeprefix('session/')}"

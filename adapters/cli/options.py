@@ -91,7 +91,8 @@ def _value(name: str, value: str) -> Any:
         try:
             found = msgspec.json.decode(value)
         except msgspec.MsgspecError as error:
-            raise OptionError(f"the setting {name!r} is not a JSON object: {error}", value=value, where="--set") from None
+            said = f"the setting {name!r} is not a JSON object: {error}"
+            raise OptionError(said, value=value, where="--set") from None
     else:
         found = value
     if name == "cache_ttl":

@@ -38,14 +38,14 @@ def simulate(
         Path,
         typer.Argument(
             metavar="TRACE",
-            help="A recorded session: a log of Claude Code, Pi or mini-swe, an array of OpenAI chat or Anthropic messages, "
-            "or a trace of foldlog's own. The format is told by what is in the file.",
+            help="A recorded session: a log of Claude Code, Pi or mini-swe, an array of OpenAI chat or Anthropic "
+            "messages, or a trace of foldlog's own. The format is told by what is in the file.",
         ),
     ],
     db: Annotated[
         str | None,
         typer.Option(
-            "--db", metavar="URL", show_default=False, help="Keep the session in this store. Without it: in memory only."
+            "--db", metavar="URL", show_default=False, help="Keep the session in this store; else it is in memory only."
         ),
     ] = None,
     session: Annotated[
@@ -57,21 +57,23 @@ def simulate(
             "--set",
             metavar="key=value",
             show_default=False,
-            help="A setting of the policy, such as execute_threshold_percentage=50 or cache_ttl=1h; may be given again.",
+            help="A setting of the policy, such as execute_threshold_percentage=50 or cache_ttl=1h; may be repeated.",
         ),
     ] = None,
     window: Window = WINDOW,
     wire_log: Annotated[
         Path | None,
-        typer.Option("--wire-log", metavar="FILE", show_default=False, help="Write a JSON line a request (specs/wire-log.md)."),
+        typer.Option(
+            "--wire-log", metavar="FILE", show_default=False, help="Write a JSON line a request (specs/wire-log.md)."
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Play a recorded session request by request and show at what level each would have been sent, and why.
 
-    Times are the recorded ones; usage is the recorded one as far as it applies: less what foldlog removed, and carried on
-    from our own count where the host itself compacted. The agent's own ctx_reduce calls are obeyed. Refused requests are
-    counted and the play goes on. To ask about it afterwards (passes, show, diff, why, audit), keep it with --db.
+    Times are the recorded ones. Usage is the recorded one as far as it applies: less what foldlog removed, and carried
+    on by our own count where the host itself compacted. The agent's own ctx_reduce calls are obeyed. Refused requests
+    are counted and the play goes on. To ask about it afterwards (passes, show, diff, why, audit), keep it with --db.
     """
     policy = options.policy(setting or ())
     recorded = load(trace)
@@ -94,7 +96,7 @@ def demo(
     db: Annotated[
         str | None,
         typer.Option(
-            "--db", metavar="URL", show_default=False, help="Keep the session in this store. Without it: a temporary file."
+            "--db", metavar="URL", show_default=False, help="Keep the session in this store; else in a temporary file."
         ),
     ] = None,
     window: Window = DEMO_WINDOW,
@@ -108,7 +110,8 @@ def demo(
     with ExitStack() as stack:
         url = db
         if url is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="foldlog-demo-", ignore_cleanup_errors=True))
+            made = tempfile.TemporaryDirectory(prefix="foldlog-demo-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(made)
             url = f"sqlite:///{Path(folder) / 'demo.db'}"
         with Engine.open(url) as engine:
             name = _free(engine, trace.name)
@@ -170,7 +173,8 @@ def _told(played: Played) -> dict[str, object]:
 
 def _say_played(played: Played, kept: str) -> None:
     window = f"a window of {played.window:,} tokens" if played.window else "an unknown window"
-    say(f"{played.trace} ({played.codec}, {played.model or 'no model named'}), {played.requests:,} requests on {window}, {kept}")
+    named = f"{played.trace} ({played.codec}, {played.model or 'no model named'})"
+    say(f"{named}, {played.requests:,} requests on {window}, {kept}")
     table(("level", "cause", "passes"), [(one.level, one.cause, one.passes) for one in played.passes], right=(2,))
     refused = sum(played.refusals.values())
     named = ", ".join(f"{code} {count}" for code, count in played.refusals.items())

@@ -67,7 +67,9 @@ def _program(
 def main() -> None:
     """Run the command line. Never returns: it exits with 0, 1, 2 or 130."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError):  # whatever the terminal's encoding, no text of a session may break it
+        with suppress(
+            AttributeError, ValueError
+        ):  # whatever the terminal's encoding, no text of a session may break it
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # text streams have it
     try:
         app()
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 def _flush() -> None:
-    """Write out what is left; where the reader is gone (``| head``), point the output nowhere so that nothing complains."""
+    """Write out what is left; where the reader is gone (``| head``), point the output nowhere: nothing complains."""
     try:
         sys.stdout.flush()
     except OSError:

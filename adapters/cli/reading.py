@@ -148,9 +148,7 @@ def status(session: options.SessionName, db: options.Db = None, as_json: options
 
 def _status(engine: Engine, stream: str) -> Any:
     state = load(engine.log, stream).state
-    held = engine.session(
-        state.session, state.harness, codec=state.codec, mode=state.mode, reduce_tool=state.reduce
-    )
+    held = engine.session(state.session, state.harness, codec=state.codec, mode=state.mode, reduce_tool=state.reduce)
     return held.status()
 
 
@@ -174,8 +172,8 @@ def export(
 ) -> None:
     """Print a session's events as JSON lines, oldest first: version, digest of the chain, name of the event, its data.
 
-    Data has every field by its name, with digests in hex; content holds, by digest, the messages and texts that an event
-    is the first to name.
+    Data has every field by its name, with digests in hex; content holds, by digest, the messages and texts that an
+    event is the first to name.
     """
     with options.reading(db) as engine:
         for line in exported(engine, engine.find(session), bodies=bodies):
@@ -206,10 +204,11 @@ def _content(engine: Engine, stored: Stored, told: set[bytes]) -> list[bytes]:
         told.add(digest)
         try:
             raw = engine.log.chunks([digest])[0]
-        except StoreDamaged:  # purged or damaged: the event stays readable, and verify is there to say which
+        except StoreDamaged:  # purged or damaged: the event stays readable, and verify says which
             found.append(f'"{digest.hex()}":null'.encode())
             continue
-        shown = raw_json(raw) if isinstance(stored.event, _JSON_BODIES) else json.dumps(raw.decode("utf-8", "replace")).encode()
+        text = json.dumps(raw.decode("utf-8", "replace")).encode()
+        shown = raw_json(raw) if isinstance(stored.event, _JSON_BODIES) else text
         found.append(f'"{digest.hex()}":'.encode() + shown)
     return found
 

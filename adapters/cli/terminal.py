@@ -58,7 +58,7 @@ def emit(value: Any) -> None:
 
 
 def emit_raw(line: bytes) -> None:
-    """Print encoded JSON. To a terminal it goes with controls of 8 bits escaped: the same value, harmless to look at."""
+    """Print encoded JSON. To a terminal it goes with 8-bit controls escaped: the same value, harmless to look at."""
     if sys.stdout.isatty():
         line = _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", line.decode("utf-8", "replace")).encode()
     typer.echo(line)
@@ -114,7 +114,7 @@ def moment(ms: int) -> str:
 
 @contextmanager
 def progress(label: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on the error output while the block runs, if that is a terminal; yields ``(done, of)`` (0: unknown)."""
+    """Show a bar on the error output while the block runs, if that is a terminal. ``of``: 0 = unknown."""
     if quiet or not sys.stderr.isatty():
         yield _nothing
         return

@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 
 class Playing(msgspec.Struct, frozen=True):
-    """How a trace is played. ``window`` in tokens, 0 = unknown; ``session``: the id it gets, empty for the trace's name."""
+    """How a trace is played. ``window`` in tokens, 0 = unknown; ``session``: its id, empty for the trace's name."""
 
     session: str = ""
     harness: str = HARNESS
@@ -158,9 +158,7 @@ def _pass(session: Session, trace: Trace, step: Step, messages: list[bytes], tal
     return request
 
 
-def _answer(
-    session: Session, request: Request, step: Step, window: int, meter: Meter, tally: _Tally
-) -> None:
+def _answer(session: Session, request: Request, step: Step, window: int, meter: Meter, tally: _Tally) -> None:
     event = request._produced.event
     if not isinstance(event, ev.PassDeferred):
         tally.landed += len(event.landed)
@@ -176,8 +174,9 @@ def _answer(
         tally.overflows += 1
         request.report_failure("overflow", limit=window, used=total)
         return
-    given = {name: count if count >= 0 else None for name, count in msgspec.structs.asdict(told.usage).items()}
-    request.report_usage(**given)
+    counts = msgspec.structs.astuple(told.usage)
+    given, read, written, output = (count if count >= 0 else None for count in counts)
+    request.report_usage(given, read, written, output)
 
 
 def _freed(state: State, number: int, mode: str) -> int:

@@ -1,7 +1,7 @@
 """What a provider would have counted for our request, from what it counted for the recorded one (``specs/cli.md``).
 
-A recorded count is of the raw prompt: nothing dropped, and whatever the host itself had compacted away. So it is told as
-it stands while it applies, then less what foldlog removed, and where the host compacted it is carried on from our own count.
+A recorded count is of the raw prompt: nothing dropped, but without what the host itself had compacted away. So it is
+told as it stands while it applies, then less what foldlog removed; after a compaction our own count carries it on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Meter(msgspec.Struct):
     applies: bool = True
 
     def tell(self, recorded: Usage | None, ours: int, removed: int) -> Told | None:
-        """Return what to report for a request of ``ours`` local tokens that lacks ``removed``; None if nothing is known.
+        """Return what to report for a request of ``ours`` local tokens that lacks ``removed``; None: nothing is known.
 
         The sum of the prompt's figures is never below 0 and never above what the undropped prompt would have had.
         """

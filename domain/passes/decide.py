@@ -198,6 +198,7 @@ def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int
         model=given.model,
         system_hash=given.system_hash,
         tools_names=given.tools_names,
+        managed=gauge.settings.compaction,
         idle=schedule.idle(scene.state, gauge.settings.ttl, now, answered),
     )
     # with compaction off nothing of ours is in the prefix but what the first pass put there

@@ -1,4 +1,4 @@
-"""Several processes on one store: on one session, beside each other, and behind somebody's lock (issue 2, section 2)."""
+"""Several processes on one store: on one session, beside each other, behind a lock (issue 2, section 2)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import foldlog
 import pytest
+
+import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain.errors import StoreBusy, UnknownSession, UnknownTag
 from foldlog.storage.protocol import BUSY_MS
@@ -70,7 +71,8 @@ def test_two_processes_on_one_session(tmp_path: Path, capsys: pytest.CaptureFixt
     with foldlog.Engine(log, chaos.count, "rough", lambda: 1) as engine:
         assert engine.audit("shared").differences == ()
         landed = [tag for event in passes if not isinstance(event, ev.PassDeferred) for tag, _ in event.landed]
-        assert len(landed) == len(set(landed)) and set(landed) <= set(queued)
+        assert len(landed) == len(set(landed))
+        assert set(landed) <= set(queued)
         assert log.verify().faults == ()
 
 
@@ -92,7 +94,8 @@ def test_two_hosts_on_one_store_never_see_each_other(tmp_path: Path) -> None:
     for name in names:
         found = json.loads(outs[name].read_text())
         host = chaos.Host("memory:", scripts[name], harness=name)
-        assert [chaos.Answer(*answer) for answer in found["answers"]] == [host.call(call) for call in scripts[name].calls]
+        answers = [chaos.Answer(*answer) for answer in found["answers"]]
+        assert answers == [host.call(call) for call in scripts[name].calls]
         assert chaos.events_of(log, f"session/{name}/x") == chaos.events_of(host.engine.log, f"session/{name}/x")
         assert engine.audit(f"{name}/x").differences == ()
     # Numbers of one host mean nothing to the other.
@@ -127,7 +130,8 @@ def test_a_locked_database_is_waited_for_a_moment_and_then_said(tmp_path: Path) 
         with pytest.raises(StoreBusy) as caught:
             host.call(call)
         waited = time.monotonic() - began
-        assert caught.value.recoverable and str(BUSY_MS) in caught.value.message
+        assert caught.value.recoverable
+        assert str(BUSY_MS) in caught.value.message
         assert BUSY_MS / 1000 * 0.8 <= waited < 5, waited  # not at once, and not for long
     assert chaos.plain(host.state()) == truth.states[half - 1]
     release.set()

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from support.talk import Chat, assistant, call, image, result, text, thinking, use, user, words
 
 import foldlog
 from foldlog.domain.passes.drain import SKELETONS, SMALL_INPUT
+from support.talk import Chat, assistant, call, image, result, text, thinking, use, user, words
 
 FREE = {"protected_tokens": 0}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.talk import Chat, assistant, events, user, words
 
 import foldlog
 from foldlog.adapters.models.tokens import tokenizer
 from foldlog.domain import events as ev
 from foldlog.projections import guidance, head
+from support.talk import Chat, assistant, events, user, words
 
 BASH = {"name": "Bash", "description": "runs a command", "input_schema": {"type": "object"}}
 REDUCE = {"name": "ctx_reduce", "description": "marks", "input_schema": {"type": "object"}}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.talk import Chat, assistant, call, events, fingerprint, result, text, use, user, words
 
 import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain.passes.permission import permit
+from support.talk import Chat, assistant, call, events, fingerprint, result, text, use, user, words
 
 QUIET: dict[str, Any] = {
     "primary": True,
@@ -174,7 +175,7 @@ def test_hovering_at_the_threshold_rebuilds_at_most_every_third_pass():
             chat.session.reduce(str(number))
     rebuilt = [index for index, level in enumerate(levels) if level == "soft+"]
     assert rebuilt
-    assert min(b - a for a, b in zip(rebuilt, rebuilt[1:], strict=False)) >= 3
+    assert min(b - a for a, b in pairwise(rebuilt)) >= 3
 
 
 @pytest.mark.rule("PERM-9")
@@ -375,7 +376,10 @@ def test_parallel_calls_land_and_stay_paired():
     chat = Chat(policy={"protected_tokens": 0})
     chat.say(user("start"))
     long = "x" * 3_000
-    chat.say(assistant([text("both"), call("a", c=long), call("b", c=long)]), user([result("a", words(9_000)), result("b", "ok")]))
+    chat.say(
+        assistant([text("both"), call("a", c=long), call("b", c=long)]),
+        user([result("a", words(9_000)), result("b", "ok")]),
+    )
     for number in range(3):
         chat.tool(f"n{number}", "x")
     use(chat.turn(), 180_000)

@@ -12,7 +12,9 @@ from foldlog.domain.errors import OptionError
 from foldlog.domain.policy import NEVER_MS, Policy, lookup_keys, make_policy, parse_ttl, resolve
 from foldlog.domain.window import bands, family, measure
 
-VECTORS = json.loads((Path(__file__).resolve().parents[2] / "specs/vectors/thresholds.json").read_text(encoding="utf-8"))
+VECTORS = json.loads(
+    (Path(__file__).resolve().parents[2] / "specs/vectors/thresholds.json").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.rule("WINDOW-5")
@@ -91,9 +93,10 @@ def test_a_policy_survives_its_stored_form():
     policy = Policy(execute_threshold_percentage={"a/b": 70.5, "default": 50}, cache_ttl="1h", compaction=False)
     assert make_policy(policy.canonical()) == policy
     assert make_policy(None).canonical() == b"{}"
-    assert make_policy({"cache_ttl": "1h", "protected_tokens": 5}).canonical() == make_policy(
-        {"protected_tokens": 5, "cache_ttl": "1h"}
-    ).canonical()
+    assert (
+        make_policy({"cache_ttl": "1h", "protected_tokens": 5}).canonical()
+        == make_policy({"protected_tokens": 5, "cache_ttl": "1h"}).canonical()
+    )
 
 
 @pytest.mark.rule("SCHED-5")

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.talk import Chat, assistant, call, result, use, user, words
 
 from foldlog.domain.passes.protection import floor, protected
 from foldlog.domain.policy import make_policy, resolve
 from foldlog.domain.session import State, Tag
 from foldlog.domain.window import measure
+from support.talk import Chat, assistant, call, result, use, user, words
 
-VECTORS = json.loads((Path(__file__).resolve().parents[2] / "specs/vectors/protection.json").read_text(encoding="utf-8"))
+VECTORS = json.loads(
+    (Path(__file__).resolve().parents[2] / "specs/vectors/protection.json").read_text(encoding="utf-8")
+)
 
 
 def of(*tools: int, reduces: tuple[int, ...] = ()) -> State:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.talk import Chat, assistant, call, events, fingerprint, image, result, text, use, user, words
 
 import foldlog
 from foldlog.domain import events as ev
+from support.talk import Chat, assistant, call, events, fingerprint, image, result, text, use, user, words
 
 
 def chat_of_tools(count: int = 6) -> Chat:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.talk import Chat, assistant, events, fingerprint, use, user, words
 
 import foldlog
 from foldlog.domain import events as ev
+from support.talk import Chat, assistant, differences, events, fingerprint, use, user, words
 
 
 def long(messages: int, tokens: int = 700) -> list[dict[str, object]]:
@@ -148,8 +148,7 @@ def test_a_refusal_is_stored_and_leaves_the_session_usable():
     with pytest.raises(foldlog.UnknownTag):
         chat.engine.replay("chat", 2)
     assert chat.engine.replay("chat").digest.hex() == request.digest
-    audit = chat.engine.audit("chat")
-    assert audit.differences == ()
+    assert differences(chat.engine) == []
     chat.messages = chat.messages[:1]
     sent = chat.again()
     assert sent.pass_number == 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.talk import Chat, assistant, events, use, user, words
 
 import foldlog
 from foldlog.domain import events as ev
+from support.talk import Chat, assistant, events, use, user, words
 
 
 def decision(chat: Chat) -> Any:
@@ -25,7 +25,9 @@ def test_the_first_pass_is_scheduled_by_nothing():
 
 
 @pytest.mark.rule("SCHED-2")
-@pytest.mark.parametrize(("tokens", "schedule"), [(129_979, None), (129_980, None), (130_000, "pressure"), (130_001, "pressure")])
+@pytest.mark.parametrize(
+    ("tokens", "schedule"), [(129_979, None), (129_980, None), (130_000, "pressure"), (130_001, "pressure")]
+)
 def test_pressure_begins_at_the_threshold(tokens: int, schedule: str | None):
     chat = Chat()
     use(chat.say(user("start")), tokens)
@@ -35,7 +37,9 @@ def test_pressure_begins_at_the_threshold(tokens: int, schedule: str | None):
 
 
 @pytest.mark.rule("SCHED-3", "FOLD-2")
-@pytest.mark.parametrize(("wait", "level"), [(299.999, "defer"), (300.0, "defer"), (300.001, "hard"), (80_000.0, "hard")])
+@pytest.mark.parametrize(
+    ("wait", "level"), [(299.999, "defer"), (300.0, "defer"), (300.001, "hard"), (80_000.0, "hard")]
+)
 def test_idle_is_strictly_longer_than_the_lifetime(wait: float, level: str):
     chat = Chat()
     use(chat.say(user("start")), 1_000)
@@ -326,4 +330,10 @@ def test_reports_can_be_repeated():
 
 def test_status_of_a_session_that_never_was_used():
     status = foldlog.Engine.open("memory:").session("new").status()
-    assert (status.passes, status.messages, status.tags, status.usage_percent, status.usage_source) == (0, 0, 0, -1, "none")
+    assert (status.passes, status.messages, status.tags, status.usage_percent, status.usage_source) == (
+        0,
+        0,
+        0,
+        -1,
+        "none",
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.talk import Chat, assistant, call, image, result, shown, text, thinking, use, user, words
 
 import foldlog
+from support.talk import Chat, assistant, call, differences, image, result, shown, text, thinking, use, user, words
 
 
 def texts(message: dict[str, Any]) -> list[Any]:
@@ -43,7 +43,9 @@ def test_an_empty_output_is_its_number(output: Any, sent: Any):
 @pytest.mark.rule("TAG-1")
 def test_an_error_result_gets_a_number_too():
     chat = Chat()
-    request = chat.say(user("start"), assistant([call("a")]), user([result("a", "no such file", is_error=True), text("hm")]))
+    request = chat.say(
+        user("start"), assistant([call("a")]), user([result("a", "no such file", is_error=True), text("hm")])
+    )
     assert request.messages[-1]["content"][0] == {**result("a", "§2§ no such file"), "is_error": True}
 
 
@@ -69,7 +71,9 @@ def test_numbers_the_agent_cannot_use_are_not_shown():
     ],
 )
 @pytest.mark.parametrize("option", [True, False])
-def test_a_tool_list_says_whether_ctx_reduce_can_be_called(codec: str, tool: dict[str, Any], callable_: bool, option: bool):
+def test_a_tool_list_says_whether_ctx_reduce_can_be_called(
+    codec: str, tool: dict[str, Any], callable_: bool, option: bool
+):
     """Convention 10: the request's own list decides; frozen at the first pass."""
     chat = Chat(codec=codec, reduce_tool=option)
     assert bool(shown(chat.say(user("start"), tools=[tool]))) is callable_
@@ -166,7 +170,7 @@ def test_a_fork_goes_on_with_its_parents_numbers():
     assert fork.status().usage_source == "estimated"
     assert chat.turn().messages_json[: len(old.messages_json)] == old.messages_json
     assert chat.session.status().tags == 12
-    assert [chat.engine.audit(name).differences for name in ("chat", "child")] == [(), ()]
+    assert [differences(chat.engine, name) for name in ("chat", "child")] == [[], []]
 
 
 @pytest.mark.rule("TAG-8")
@@ -215,7 +219,13 @@ def test_a_call_id_used_again_is_another_part():
 @pytest.mark.rule("TAG-2")
 def test_numbers_follow_the_path_however_they_arrive():
     whole = Chat()
-    messages = [user("a"), assistant([text("b"), call("t")]), user([result("t", "c"), text("d")]), assistant("e"), user("f")]
+    messages = [
+        user("a"),
+        assistant([text("b"), call("t")]),
+        user([result("t", "c"), text("d")]),
+        assistant("e"),
+        user("f"),
+    ]
     expected = shown(whole.say(*messages))
     steps = Chat()
     for upto in (1, 3, 5):

@@ -54,7 +54,11 @@ def test_a_request_that_goes_on_has_no_first_difference(engine):
     assert [(one.kind, one.m, one.p) for one in found.changes] == [("added", 2, 0), ("added", 2, 1), ("added", 3, 0)]
     assert {one.owner.event for one in found.changes} == {"MessagesObserved"}
     back = diff(engine.log, STREAM, 2, 1)
-    assert [(one.kind, one.m, one.p) for one in back.changes] == [("removed", 2, 0), ("removed", 2, 1), ("removed", 3, 0)]
+    assert [(one.kind, one.m, one.p) for one in back.changes] == [
+        ("removed", 2, 0),
+        ("removed", 2, 1),
+        ("removed", 3, 0),
+    ]
 
 
 def test_a_pass_is_equal_to_itself(engine):
@@ -77,7 +81,8 @@ def test_a_landed_drop_owns_its_difference(engine):
     holds(engine, found)
     (changed,) = [one for one in found.changes if one.kind == "changed"]
     assert (changed.m, changed.p) == (2, 1)
-    assert (changed.owner.event, changed.owner.number, changed.owner.edit) == ("ConversationRebuilt", 2, "body = placeholder")
+    assert (changed.owner.event, changed.owner.number) == ("ConversationRebuilt", 2)
+    assert changed.owner.edit == "body = placeholder"
     assert changed.now < changed.was
     assert (found.first.m, found.first.p, found.first.owner) == (2, 1, changed.owner)
     assert "[dropped §3§]" in found.first.now
@@ -90,7 +95,7 @@ def test_a_dropped_arc_is_removed_not_shifted(engine):
     for number in range(24):
         given = {"path": "x" * 2_000}
         messages += [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": f"c{number}", "name": "read", "input": given}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": f"c{number}", "name": "x", "input": given}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{number}", "content": LONG}]},
         ]
     session.prepare(messages)
@@ -118,7 +123,8 @@ def test_the_hosts_own_change_is_its_events(engine):
 def test_a_rewind_is_the_head_moving(engine):
     session = engine.session("s")
     session.prepare([ask("one"), answer("a"), ask("two")])
-    session.prepare([ask("one"), answer("a"), {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]}])
+    source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    session.prepare([ask("one"), answer("a"), {"role": "user", "content": [{"type": "image", "source": source}]}])
     found = diff(engine.log, STREAM, 1, 2)
     holds(engine, found)
     assert {one.kind for one in found.changes} & {"removed", "changed"}
@@ -162,7 +168,15 @@ def test_a_pass_that_is_not_there_is_an_error(engine, left, right):
 
 
 @pytest.mark.parametrize(
-    ("a", "b"), [(b"", b""), (b"", b"x"), (b"abc", b"abd"), (b"abc", b"ab"), (b"xbc", b"ybc"), (b"a" * 1000 + b"1", b"a" * 1000 + b"2")]
+    ("a", "b"),
+    [
+        (b"", b""),
+        (b"", b"x"),
+        (b"abc", b"abd"),
+        (b"abc", b"ab"),
+        (b"xbc", b"ybc"),
+        (b"a" * 1000 + b"1", b"a" * 1000 + b"2"),
+    ],
 )
 def test_where_two_texts_differ(a, b):
     at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -21,7 +21,11 @@ def ask(text):
 
 
 def call(number):
-    return {"role": "assistant", "content": [{"type": "tool_use", "id": f"call{number}", "name": "read", "input": {"path": "x" * 2_000}}]}
+    given = {"path": "x" * 2_000}
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": f"call{number}", "name": "read", "input": given}],
+    }
 
 
 def result(number, text):
@@ -55,11 +59,12 @@ def test_a_dropped_result_tells_its_whole_story(engine):
     found = why(engine.log, STREAM, 2)
     assert (found.kind, found.m, found.p, found.status, found.on_path) == ("tool result", 3, 0, "dropped", True)
     assert events(found)[:2] == ["MessagesObserved", "MessagesObserved"]
-    assert [name for name in events(found) if name not in ("MessagesObserved",)] == [
-        "BaselineFolded", "DropsQueued", "FlushRequested", "ConversationRebuilt", "ConversationRebuilt", "ConversationRebuilt",
+    assert [name for name in events(found) if name != "MessagesObserved"] == [
+        "BaselineFolded", "DropsQueued", "FlushRequested", *["ConversationRebuilt"] * 3,
     ]  # fmt: skip
     text = said(found)
-    for piece in ("its call was observed: read (call0)", "numbered §2§", "(call the-call)", "landed in pass 2 (soft+)", "flush"):
+    call_seen = "its call was observed: read (call0)"
+    for piece in (call_seen, "numbered §2§", "(call the-call)", "landed in pass 2 (soft+)", "flush"):
         assert piece in text
     assert "together with its call" in found.present
     versions = [step.version for step in found.steps]
@@ -68,7 +73,7 @@ def test_a_dropped_result_tells_its_whole_story(engine):
 
 
 def test_a_part_nothing_happened_to_is_sent_whole(engine):
-    session, _ = tool_session(engine)
+    tool_session(engine)
     found = why(engine.log, STREAM, 3)
     assert found.status == "active"
     assert found.present == "sent whole as §3§"

@@ -1,7 +1,7 @@
 """The main proof: a host, a provider and several processes do what they like, and every request keeps every property.
 
-Checked after each step (``support.machine``, ``machine_judge``, ``machine_checks`` name the place of each). The length comes from
-``FOLDLOG_EXAMPLES`` (`make soak`).
+Checked after each step (``support.machine``, ``machine_judge``, ``machine_checks`` name the place of each). The length
+comes from ``FOLDLOG_EXAMPLES`` (`make soak`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
+
 from support.machine_rules import TOTAL, FoldlogMachine, configured
 
 EXAMPLES = int(os.environ.get("FOLDLOG_EXAMPLES", "200"))
@@ -23,6 +24,8 @@ def test_every_request_keeps_every_property(capsys):
     TOTAL.clear()
     run_state_machine_as_test(FoldlogMachine, settings=configured(EXAMPLES))
     with capsys.disabled():
-        print(f"\nstate machine, {TOTAL['examples']} examples: " + ", ".join(f"{k} {v}" for k, v in sorted(TOTAL.items())))
+        print(
+            f"\nstate machine, {TOTAL['examples']} examples: " + ", ".join(f"{k} {v}" for k, v in sorted(TOTAL.items()))
+        )
     below = {name: TOTAL[name] for name, floor in FLOORS.items() if TOTAL[name] < floor}
     assert not below, f"too few of {below}, at least {FLOORS} are needed for the run to mean something"

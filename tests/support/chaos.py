@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
+
 from foldlog.adapters.traces.generator import generate
 from foldlog.api import Engine, Request
 from foldlog.domain import events as ev
@@ -20,11 +22,11 @@ from foldlog.storage.stores import open_store
 WINDOW = 5_000
 LONGEST = 48
 """Texts are cut here: what is tested is order and number of events, not their size."""
-_WHOLE = {"drop", "id", "tool_use_id", "type", "role"}
+_WHOLE = {"drop", "arguments"}
 
 
 class Call(NamedTuple):
-    """One call of the host. ``kind``: ``prepare``, ``reduce``, ``flush``, ``usage``, ``lost``; ``id``: its command id."""
+    """One call of the host. ``kind``: ``prepare``, ``reduce``, ``flush``, ``usage``, ``lost``. ``id``: its command."""
 
     kind: str
     id: str
@@ -44,12 +46,13 @@ class Script(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a call came to: the request's digest, level and number, or the reply."""
+    """What a call came to: the request's digest, level, number and a hash of its new messages, or the reply."""
 
     digest: str = ""
     level: str = ""
     number: int = 0
     reply: str = ""
+    new: str = ""
 
 
 def shortened(value: Any, key: str = "") -> Any:
@@ -177,7 +180,8 @@ class Host:
             self.request = self.session.prepare(
                 list(call.messages), system=self.script.system, tools=self.script.tools, now=call.now
             )
-            return Answer(self.request.digest, self.request.level, self.request.pass_number)
+            new = sha256(repr(self.request.delta).encode()).hexdigest()
+            return Answer(self.request.digest, self.request.level, self.request.pass_number, new=new)
         if call.kind == "reduce":
             return Answer(reply=self.session.reduce(call.drop, call.id))
         if call.kind == "flush":

@@ -1,4 +1,4 @@
-"""What the other processes of the chaos tests do. They are forked from a server that has imported all of this already."""
+"""What the other processes of the chaos tests do. They are forked from a server that has all of this imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -171,18 +171,14 @@ def race(url: str, who: int, steps: int, meeting: Meeting, out: str) -> None:
     for number in range(steps):
         meeting.step()
         array = said[: 2 * number + 1]
-        request = patiently(lambda array=array, now=number: host.session.prepare(array, now=1000 + now))
+        request = patiently(partial(host.session.prepare, array, now=1000 + number))
         acked.append((number, request.pass_number, request.digest))
         if number:
-            drop = str(2 * number - 1 + who)
-            patiently(lambda drop=drop, id=f"drop-{who}-{number}": host.session.reduce(drop, id))
+            patiently(partial(host.session.reduce, str(2 * number - 1 + who), f"drop-{who}-{number}"))
         if number % 7 == 3 + who:
-            patiently(lambda id=f"flush-{who}-{number}": host.session.flush(id))
-        patiently(
-            lambda request=request, id=f"usage-{who}-{number}": request.report_usage(
-                input=100 + number, output=5, now=1000, command=id
-            )
-        )
+            patiently(partial(host.session.flush, f"flush-{who}-{number}"))
+        usage = {"input": 100 + number, "output": 5, "now": 1000, "command": f"usage-{who}-{number}"}
+        patiently(partial(request.report_usage, **usage))
     meeting.rest()
     Path(out).write_text(json.dumps({"conflicts": log.conflicts, "acked": acked}))
     host.close()
@@ -192,7 +188,7 @@ def alone(url: str, harness: str, script: chaos.Script, meeting: Meeting, out: s
     """Play a session of ``harness`` beside another host's session of the same id; both meet before each append."""
     host = chaos.Host(url, script, lambda where: meeting.meet() if where == "before" else None, harness=harness)
     meeting.at_step.wait(timeout=60)
-    answers = [patiently(lambda call=call: host.call(call)) for call in script.calls]
+    answers = [patiently(partial(host.call, call)) for call in script.calls]
     meeting.rest()
     found = [name for name, _ in host.engine.sessions()]
     Path(out).write_text(json.dumps({"answers": answers, "sessions": found, "messages": len(host.state().nodes)}))

@@ -1,7 +1,7 @@
 """The host of the state machine: a plain list of messages, and what it hands over in each codec.
 
-A message is neutral here: ``{"uid", "role", "parts", "id"}`` (``id``: the host's own, or ``""``). Two messages are the same to the model
-where role, parts and id are.
+A message is neutral here: ``{"uid", "role", "parts", "id"}`` (``id``: the host's own, or ``""``). Two messages are the
+same to the model where role, parts and id are.
 """
 
 from __future__ import annotations
@@ -36,16 +36,24 @@ NAMES = ("bash", "read_file", "ctx_reduce")
 def text(body: int, uid: str, prefix: int = 0) -> Part:
     """Return a text part; ``uid`` makes it unlike all others (``""``: a text that may come again)."""
     words = BODIES[body % len(BODIES)]
-    return {"t": "text", "pre": prefix % len(PREFIXES) if words.strip() else 0, "s": words + uid if words.strip() else words}
+    return {
+        "t": "text",
+        "pre": prefix % len(PREFIXES) if words.strip() else 0,
+        "s": words + uid if words.strip() else words,
+    }
 
 
 def result(call: str, body: int, uid: str, prefix: int = 0, media: int = 0, error: bool = False) -> Part:
     """Return a tool result."""
     words = BODIES[body % len(BODIES)]
     return {
-        "t": "result", "id": call, "pre": prefix % len(PREFIXES) if words.strip() else 0, "s": words + uid if words.strip() else "",
-        "media": media, "err": error,
-    }  # fmt: skip
+        "t": "result",
+        "id": call,
+        "pre": prefix % len(PREFIXES) if words.strip() else 0,
+        "s": words + uid if words.strip() else "",
+        "media": media,
+        "err": error,
+    }
 
 
 def written(part: Part) -> str:
@@ -118,14 +126,15 @@ def _openai(message: Message, form: int) -> Message:
             said.append({"type": "text", "text": written(part)})
         elif part["t"] == "media":
             said.append({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}})
-    content: Any = said if said else None
+    content: Any = said or None
     if len(said) == 1 and "text" in said[0] and not form & 1:
         content = said[0]["text"]
     out: Message = {"role": message["role"], "content": content}
     calls = [part for part in message["parts"] if part["t"] == "call"]
     if calls:
         out["tool_calls"] = [
-            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": json.dumps(c["args"])}} for c in calls
+            {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": json.dumps(c["args"])}}
+            for c in calls
         ]
     return out
 
@@ -138,9 +147,13 @@ def _pi(message: Message, form: int) -> Message:
         if first["media"]:
             content.append({"type": "image", "data": PICTURE, "mimeType": "image/png"})
         return {
-            "role": "toolResult", "toolCallId": first["id"], "toolName": "bash", "content": content, "isError": first["err"],
+            "role": "toolResult",
+            "toolCallId": first["id"],
+            "toolName": "bash",
+            "content": content,
+            "isError": first["err"],
             "timestamp": 1,
-        }  # fmt: skip
+        }
     blocks: list[dict[str, Any]] = []
     for part in parts:
         if part["t"] == "text":
@@ -165,7 +178,7 @@ _FORMS = {"anthropic": _anthropic, "openai-chat": _openai, "pi": _pi}
 
 
 def seen(codec: str, wire: Message) -> list[tuple[Any, ...]]:
-    """Return the parts of one wire message: (``text``, s), (``call``, id, name, args), (``result``, id, texts, media), …"""
+    """Return the parts of one wire message: ``text``, s; ``call``, id, name, args; ``result``, id, texts, media."""
     content = wire.get("content")
     if codec == "openai-chat" and wire["role"] == "tool":
         return [("result", wire["tool_call_id"], _texts(content), 0)]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from support import machine_checks as checks
-from support import machine_host as host
-from support.machine import MODELS, OWN, POLICIES, THRESHOLDS, TTLS, WINDOWS
-
 from foldlog.domain import events as ev
 from foldlog.domain.session import PARTS_LIMIT, path_of
+from support import machine_checks as checks
+from support import machine_host as host
+from support.machine_steps import OWN, POLICIES, THRESHOLDS, TTLS, WINDOWS
 
 if TYPE_CHECKING:
-    from support.machine import Machine
-
     import foldlog
+    from support.machine import Machine
 
 
 def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, items: list[host.Message]) -> None:
@@ -24,7 +22,9 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     if event.number <= machine.passes:
         _repeated(machine, request, items)
         return
-    assert event.number == machine.passes + 1, f"pass {event.number} after {machine.passes}: something was applied twice"
+    assert event.number == machine.passes + 1, (
+        f"pass {event.number} after {machine.passes}: something was applied twice"
+    )
     machine.passes = event.number
     machine.seen = max(machine.seen, machine.now)
     state = hot.state
@@ -34,14 +34,14 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     machine.counts[request.level] += 1
     _bytes(machine, now, state)
     _causes(machine, now, state)
-    _content(machine, now, state)
+    gone = _content(machine, now)
     marked = request.built.marked()
     raw = machine.handed(items)
     if machine.codec == "openai-chat":
         system = machine.system_now()
         raw = [{"role": "system", "content": system}, *raw] if system else raw
     thinks = any(part["t"] == "think" for item in items for part in item["parts"])
-    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), thinks)
+    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), thinks, bool(gone))
     machine.served[event.number] = now
     machine.where[event.number] = machine.id
     machine.last = request
@@ -53,6 +53,8 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         machine.flushed = False
         machine.totals = []
         machine.counts["rebuilds"] += 1
+        if isinstance(event, ev.BaselineFolded):
+            machine.folded_model = machine.model
     if "cache_loss" in request.reasons:
         machine.lost = False
     machine.head = now
@@ -96,7 +98,7 @@ def _bytes(machine: Machine, now: checks.Served, state: Any) -> None:
     checks.rebuilt(head, now, owners, event.decision.reach, isinstance(event, ev.BaselineFolded))
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
-        checks.smaller(machine.served.get(event.base, head), now)
+        checks.smaller(machine.served.get(event.base, head), now, strict=event.divergence is None)
         machine.counts["own"] += 1
 
 
@@ -115,14 +117,19 @@ def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
     if isinstance(event, ev.BaselineFolded):
         _fold_causes(machine, now)
     else:
-        pressed = decision.percent >= THRESHOLDS[machine.policy]
+        waited = machine.seen - machine.rebuilt_now > min(TTLS[machine.policy], 300_000)
+        pressed = decision.percent >= THRESHOLDS[machine.policy] or (decision.schedule == "idle" and waited)
         diverged = machine.head is not None and (
             checks.diverges(machine.head, now) < len(machine.head.items) or machine.head.regions != now.regions
         )
         lasting = machine.flushed or machine.lost or machine.reopened
         assert pressed or lasting or diverged, f"LAW-4: pass {event.number} rebuilt for no cause ({decision})"
         assert landed, f"PROP-4: pass {event.number} rebuilt and landed nothing"
-    if "flush" in decision.signals or decision.percent >= 9_000 or (POLICIES[machine.policy] or {}).get("compaction") is False:
+    if (
+        "flush" in decision.signals
+        or decision.percent >= 9_000
+        or (POLICIES[machine.policy] or {}).get("compaction") is False
+    ):
         return
     tools = [number for number, tag in enumerate(state.tags, 1) if tag.kind == "tool"]
     fresh = {number for arrival in event.arrivals for number in map(abs, arrival.tags)}
@@ -137,19 +144,23 @@ def _fold_causes(machine: Machine, now: checks.Served) -> None:
         if reason == "first_render":
             assert last is None, "LAW-4: the first render came twice"
         elif reason == "ttl_idle":
-            assert waited > min(TTLS[machine.policy], 300_000), f"LAW-4: folded for idleness {waited} ms after a rebuild"
+            assert waited > min(TTLS[machine.policy], 300_000), (
+                f"LAW-4: folded for idleness {waited} ms after a rebuild"
+            )
         elif reason == "cache_loss":
             assert machine.lost, "LAW-4: folded for a cache loss nobody reported"
         elif reason in ("system_hash", "tools_change"):
             assert last is not None
             assert last.regions != now.regions, f"LAW-4: folded for {reason}, and nothing changed"
         elif reason == "model_change":
-            assert MODELS, "the model is followed by the session's own record"
+            assert machine.folded_model not in ("", machine.model), (
+                "LAW-4: folded for another model, and it is the same"
+            )
         else:
             raise AssertionError(f"LAW-4: an unknown reason {reason}")
 
 
-def _content(machine: Machine, now: checks.Served, state: Any) -> None:
+def _content(machine: Machine, now: checks.Served) -> set[str]:
     """LAW-5, PROP-3, PROP-9: bytes explained by the host's message; arcs whole; a number has one owner for ever."""
     gone: set[str] = set()
     seen: set[int] = set()
@@ -176,3 +187,4 @@ def _content(machine: Machine, now: checks.Served, state: Any) -> None:
     for call in gone:
         number = machine.call_tags.get(call, 0)
         assert number in machine.asked or not machine.reduce, f"PROP-3: the arc {call} is gone, and nobody asked for it"
+    return gone

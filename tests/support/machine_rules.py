@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, Verbosity, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
 from support.machine import Machine
 
 STEPS = 50
@@ -48,18 +49,32 @@ class FoldlogMachine(RuleBasedStateMachine):
     )
     def open(self, codec: str, primary: int, reduce: int, ids: bool, sqlite: int, window: int, policy: int) -> None:
         given = {
-            "codec": codec, "mode": "subagent" if primary == 3 else "primary", "reduce": reduce < 4, "ids": ids,
-            "sqlite": sqlite == 15, "window": window, "policy": policy,
-        }  # fmt: skip
+            "codec": codec,
+            "mode": "subagent" if primary == 3 else "primary",
+            "reduce": reduce < 4,
+            "ids": ids,
+            "sqlite": sqlite == 15,
+            "window": window,
+            "policy": policy,
+        }
         self.steps.append({"op": "open", **given})
         self.machine = Machine(**given)
 
     @rule(say=BODY, calls=st.integers(0, 3), out=BODY, door=DOOR, odd=st.integers(0, 63))
     def round(self, say: int, calls: int, out: int, door: int, odd: int) -> None:
         self.do(
-            "round", say=say, calls=calls, out=out, door=door, think=odd % 4 == 3, prefix=odd // 16, media=int(odd % 8 == 5),
-            extra=odd % 3, big=odd % 5 == 2, twin=odd % 7 == 3,
-        )  # fmt: skip
+            "round",
+            say=say,
+            calls=calls,
+            out=out,
+            door=door,
+            think=odd % 4 == 3,
+            prefix=odd // 16,
+            media=int(odd % 8 == 5),
+            extra=odd % 3,
+            big=odd % 5 == 2,
+            twin=odd % 7 == 3,
+        )
 
     @rule(out=BODY, door=st.integers(0, 1))
     def tool_round(self, out: int, door: int) -> None:
@@ -172,6 +187,12 @@ class FoldlogMachine(RuleBasedStateMachine):
 def configured(examples: int, **more: Any) -> settings:
     """Return the settings of a run."""
     return settings(
-        max_examples=examples, stateful_step_count=STEPS, deadline=None, database=None, report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck), verbosity=Verbosity.normal, **more,
-    )  # fmt: skip
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.normal,
+        **more,
+    )

@@ -41,6 +41,8 @@ class Watched:
             raise
         if fault == "lost":
             raise StoreError("the acknowledgement was lost, says the test", code="OUTCOME_UNKNOWN")
-        if fault == "unclear":  # a server whose answer was lost repeats the write and sees its own first try as another's
+        if (
+            fault == "unclear"
+        ):  # a server whose answer was lost repeats the write and sees its own first try as another's
             raise Conflict(stream, expected, head.version)
         return head

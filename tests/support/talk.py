@@ -59,13 +59,22 @@ def fingerprint(session: foldlog.Session) -> str:
 
 def shown(request: foldlog.Request) -> list[int]:
     """Return the tags a request shows, in order."""
-    return [int(n) for raw in request.messages_json[request.built.leading :] for n in re.findall(r"(?<!dropped )§(\d+)§", raw.decode())]
+    return [
+        int(n)
+        for raw in request.messages_json[request.built.leading :]
+        for n in re.findall(r"(?<!dropped )§(\d+)§", raw.decode())
+    ]
 
 
 def events(session: foldlog.Session, kind: type | None = None) -> list[Any]:
     """Return the stored events of a session, all or of one kind."""
     stored = [one.event for one in session.core.log.read(session.core.stream)]
     return [event for event in stored if kind is None or isinstance(event, kind)]
+
+
+def differences(engine: foldlog.Engine, name: str = "chat") -> list[Any]:
+    """Return what an audit finds wrong with a session's log. Whether wire code is as released has a test of its own."""
+    return [one for one in engine.audit(name).differences if one.kind != "wire"]
 
 
 class Chat:

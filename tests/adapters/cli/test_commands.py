@@ -67,7 +67,9 @@ def test_sessions_and_passes(db, played):
     rows = value("passes", "played", db=db)
     assert [row["number"] for row in rows] == list(range(1, played.requests + 1))
     for one in played.passes:
-        same = [row for row in rows if row["level"] == one.level and (", ".join(row["reasons"]) or "quiet") == one.cause]
+        same = [
+            row for row in rows if row["level"] == one.level and (", ".join(row["reasons"]) or "quiet") == one.cause
+        ]
         assert len(same) == one.passes
     shown = ok("passes", "played", db=db)
     assert f"{played.requests} passes" in shown

@@ -29,7 +29,8 @@ STREAM = "session/trace/played"
         ["bogus"], ["passes"], ["passes", "nobody"], ["passes", "trace/nobody"], ["show", "played", "--pass", "999"],
         ["show", "played", "--pass", "x"], ["show", "played", "--format", "xml"], ["diff", "played", "1"],
         ["diff", "played", "1", "999"], ["diff", "played", "a", "2"], ["why", "played", "x"], ["why", "played", "0"],
-        ["why", "played", "99999"], ["why", "played", "-3"], ["audit"], ["audit", "played", "--all"], ["audit", "nobody"],
+        ["why", "played", "99999"], ["why", "played", "-3"], ["audit"], ["audit", "played", "--all"],
+        ["audit", "nobody"],
         ["export", "nobody"], ["status", "nobody"], ["verify", "--accept-loss", "session/no/such"], ["backup"],
         ["sessions", "--nonsense"], ["simulate"], ["simulate", "/no/such/file"], ["simulate", "/"],
     ],
@@ -44,7 +45,9 @@ def test_a_wrong_argument_exits_with_2_and_a_message(args, db):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("url", ["foo://x", "sqlite:///", "nothing", "", "postgres://x", "sqlite:////no/such/folder/x.db"])
+@pytest.mark.parametrize(
+    "url", ["foo://x", "sqlite:///", "nothing", "", "postgres://x", "sqlite:////no/such/folder/x.db"]
+)
 @pytest.mark.rule("CLI-17", "CLI-20")
 def test_a_wrong_store_exits_with_2(url):
     result = run("sessions", db=url)
@@ -190,7 +193,13 @@ def test_reading_a_damaged_session_fails_with_one_line(store, db):
         kit.alter_state(STREAM, 20, flip)
     finally:
         kit.close()
-    for args in (["passes", "played"], ["show", "played"], ["why", "played", "1"], ["export", "played"], ["diff", "played", "1", "80"]):
+    for args in (
+        ["passes", "played"],
+        ["show", "played"],
+        ["why", "played", "1"],
+        ["export", "played"],
+        ["diff", "played", "1", "80"],
+    ):
         result = run(*args, db=db)
         assert result.exit_code == 1, args
         assert f"{STREAM} @ " in result.stderr

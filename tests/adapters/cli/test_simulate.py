@@ -32,7 +32,10 @@ def test_a_recorded_session_plays_and_a_fresh_process_audits_it(name, tmp_path, 
     audited = process(["audit", name, "--db", db, "--json"])
     found = json.loads(audited.stdout)
     with capsys.disabled():
-        print(f"\n{name}: {told['requests']} requests, {levels(told)}, {found['passes']} verified, {found['differences']} differences")
+        print(
+            f"\n{name}: {told['requests']} requests, {levels(told)}, {found['passes']} verified, "
+            f"{found['differences']} differences"
+        )
     assert audited.returncode == 0
     assert (found["holds"], found["differences"]) == (True, 0)
     assert told["requests"] == found["passes"] == sum(one["passes"] for one in told["passes"]) == len(load(path).steps)
@@ -68,7 +71,9 @@ def test_the_table_says_what_the_json_says(tmp_path):
     told = value("simulate", str(path), "--window", "110000")
     shown = ok("simulate", str(path), "--window", "110000")
     for one in told["passes"]:
-        line = next(line for line in shown.splitlines() if line.split()[:1] == [one["level"]] and f" {one['cause']} " in line)
+        line = next(
+            line for line in shown.splitlines() if line.split()[:1] == [one["level"]] and f" {one['cause']} " in line
+        )
         assert line.split()[-1] == str(one["passes"])
     assert f"drops landed: {told['landed']}" in shown
     assert "refusals: 0" in shown

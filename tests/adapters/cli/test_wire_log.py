@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def logged(request, tmp_path_factory):
     trace = generate(7, 110, codec=request.param)
     write(trace, folder / "made.jsonl")
     db = f"sqlite:///{folder / 'played.db'}"
-    told = value("simulate", str(folder / "made.jsonl"), "--window", "110000", "--wire-log", str(folder / "wire.jsonl"), db=db)
+    files = str(folder / "made.jsonl"), "--wire-log", str(folder / "wire.jsonl")
+    told = value("simulate", *files, "--window", "110000", db=db)
     return trace, told, read(folder / "wire.jsonl"), db
 
 
@@ -60,7 +62,7 @@ def test_a_line_a_request_with_these_members(logged):
 def test_a_deferred_request_extends_the_one_before(logged):
     _, _, lines, _ = logged
     extended = 0
-    for before, line in zip(lines, lines[1:], strict=False):
+    for before, line in pairwise(lines):
         if line["level"] == "defer":
             assert line["blocks"][: len(before["blocks"])] == before["blocks"]
             extended += len(line["blocks"]) > len(before["blocks"])
@@ -70,11 +72,7 @@ def test_a_deferred_request_extends_the_one_before(logged):
 @pytest.mark.rule("WLOG-2")
 def test_a_rebuild_changes_blocks(logged):
     _, _, lines, _ = logged
-    landed = [
-        (before, line)
-        for before, line in zip(lines, lines[1:], strict=False)
-        if line["level"] == "soft+"
-    ]
+    landed = [(before, line) for before, line in pairwise(lines) if line["level"] == "soft+"]
     for before, line in landed:
         assert line["blocks"][: len(before["blocks"])] != before["blocks"]
         gone = {digest for digest, _, _ in before["blocks"]} - {digest for digest, _, _ in line["blocks"]}
@@ -104,7 +102,8 @@ def blocks_of(sent: dict[str, Any], codec: str) -> Any:
         if codec == "anthropic":
             content = message["content"]
             texts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            for block in texts:
+            for given in texts:
+                block = given
                 if block["type"] == "tool_result" and isinstance(block["content"], str):
                     block = {**block, "content": [{"type": "text", "text": block["content"]}]}
                 yield digest16(block, message["role"]), len(canonical(block))
@@ -146,6 +145,10 @@ def test_tokens_are_counted_once_and_plausible(logged):
     assert 0.9 < largest / told["largest_request"] < 1.1
 
 
+def answer(*texts: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text} for text in texts]}
+
+
 @pytest.mark.rule("WLOG-7")
 def test_a_divergence_says_which_block_it_concerns(tmp_path):
     """The host revises a message in the middle: the log goes on, says where, and the blocks before it are the same."""
@@ -159,8 +162,8 @@ def test_a_divergence_says_which_block_it_concerns(tmp_path):
             request = session.prepare(messages)
             hot = session.core.hot()
             log.write(request, hot.state, hot.view, 0, "", -1)
-            messages += [{"role": "assistant", "content": [{"type": "text", "text": f"answer {number}"}, {"type": "text", "text": "more"}]}]
-        messages[5] = {"role": "assistant", "content": [{"type": "text", "text": "answer 2"}, {"type": "text", "text": "revised"}]}
+            messages += [answer(f"answer {number}", "more")]
+        messages[5] = answer("answer 2", "revised")
         request = session.prepare([*messages, {"role": "user", "content": "and?"}])
         hot = session.core.hot()
         log.write(request, hot.state, hot.view, 0, "", -1)

@@ -80,7 +80,15 @@ counts = st.integers(-1, 300_000)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.none() | st.builds(Usage, counts, counts, counts, counts), st.integers(0, 400_000), st.integers(0, 400_000))))
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.builds(Usage, counts, counts, counts, counts),
+            st.integers(0, 400_000),
+            st.integers(0, 400_000),
+        )
+    )
+)
 @pytest.mark.rule("CLI-8")
 def test_no_figure_is_ever_negative_or_larger_than_the_whole(steps):
     meter = Meter()
@@ -94,4 +102,6 @@ def test_no_figure_is_ever_negative_or_larger_than_the_whole(steps):
             assert 0 <= prompt(told.usage) <= prompt(usage)
         if told.source == "reduced":
             unreported = [name for name in ("input", "cache_write") if getattr(usage, name) < 0]
-            assert all(getattr(told.usage, name) == -1 for name in unreported if name != "input" or usage.cache_read >= 0)
+            assert all(
+                getattr(told.usage, name) == -1 for name in unreported if name != "input" or usage.cache_read >= 0
+            )
