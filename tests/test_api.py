@@ -83,7 +83,7 @@ def play(trace: Trace, door: str, engine: foldlog.Engine, **options: Any) -> lis
 def test_prepare_is_advance_behind_a_comparison(codec: Any):
     """Digests, levels, causes and deltas are equal pass by pass, whichever door each call takes."""
     trace = generate(11, 90, codec=codec)
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     whole, steps, mixed = (play(trace, door, engine, context_limit=60_000) for door in ("prepare", "advance", "mixed"))
     assert whole == steps
     assert whole == mixed
@@ -98,7 +98,7 @@ def test_prepare_is_advance_behind_a_comparison(codec: Any):
 def test_an_array_of_many_thousand_messages_is_taken_at_once():
     """A host may hand over a long session on its first call: no event outgrows its limit."""
     messages = [user(f"q {n}") if n % 2 == 0 else assistant(f"a {n}") for n in range(12_001)]
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     first = engine.session("whole").prepare(messages, now=START)
     second = engine.session("new").advance(messages, now=START)
     assert first.digest == second.digest
@@ -154,12 +154,12 @@ def test_the_same_input_twice_is_the_same_request(options: dict[str, Any], token
 @pytest.mark.rule("API-2")
 def test_the_same_input_in_a_new_process_is_the_same_request(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/store.db"
-    with foldlog.Engine.open(url) as engine:
+    with foldlog.Engine.open(url, summarizer=None) as engine:
         chat = Chat(engine)
         chat.say(user("start"), system="one", tools=[{"name": "ctx_reduce", "input_schema": {}}])
         first = chat.tool("t", "x")
         expected = (first.pass_number, first.digest, first.messages, first.system, first.tools, first.delta)
-    with foldlog.Engine.open(url) as engine:
+    with foldlog.Engine.open(url, summarizer=None) as engine:
         session = engine.session("chat", context_limit=200_000)
         again = session.prepare(chat.messages, now=chat.now)
         assert (again.pass_number, again.digest, again.messages, again.system, again.tools, again.delta) == expected
@@ -268,7 +268,7 @@ def test_times_are_epoch_seconds_or_aware_datetimes():
 
 @pytest.mark.rule("API-5")
 def test_two_hosts_on_one_store_never_see_each_others_sessions(tmp_path: Path):
-    engine = foldlog.Engine.open(f"sqlite:///{tmp_path}/store.db")
+    engine = foldlog.Engine.open(f"sqlite:///{tmp_path}/store.db", summarizer=None)
     one = engine.session("s", harness="pi", codec="pi")
     two = engine.session("s", harness="opencode", codec="anthropic")
     first = one.prepare([{"role": "user", "content": "from pi", "timestamp": 1}])
@@ -291,7 +291,7 @@ def test_two_hosts_on_one_store_never_see_each_others_sessions(tmp_path: Path):
 @pytest.mark.rule("API-5")
 @pytest.mark.parametrize("id", ["a/b", "a b", "%41", "é" * 90, "x" * 500, "..", "a\x00b", "/", "~"])
 def test_any_text_is_an_id(id: str):
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     request = engine.session(id, harness="h/x").prepare([user("a")])
     other = engine.session(id + "2", harness="h/x").prepare([user("b")])
     assert request.digest != other.digest
@@ -301,7 +301,7 @@ def test_any_text_is_an_id(id: str):
 
 @pytest.mark.rule("API-5")
 def test_a_bare_id_is_enough_where_it_fits_one():
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     request = engine.session("only/one", harness="pi").prepare([user("a")])
     assert engine.replay("only/one").digest.hex() == request.digest
     for wrong in ("only", "one", "pi", "pi/only", "", "nothing", None, 5, b"only/one"):
@@ -311,7 +311,7 @@ def test_a_bare_id_is_enough_where_it_fits_one():
 
 @pytest.mark.rule("API-15")
 def test_a_session_keeps_its_codec():
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     engine.session("s", codec="pi").prepare([{"role": "user", "content": "a", "timestamp": 1}])
     with pytest.raises(foldlog.OptionError):
         engine.session("s", codec="anthropic")
@@ -371,7 +371,7 @@ def test_a_request_can_be_built_after_the_session_moved_on():
 
 def test_a_fork_of_a_session_that_never_was_used():
     """TAG-7."""
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     fork = engine.session("a").fork("b")
     assert fork.prepare([user("x")]).level == "hard"
     assert differences(engine, "b") == []
@@ -392,7 +392,7 @@ def test_a_fork_of_a_session_that_never_was_used():
 @pytest.mark.rule("API-6")
 def test_async_twins_do_the_same():
     async def asked() -> tuple[Any, ...]:
-        session = foldlog.Engine.open("memory:").session("a", context_limit=200_000)
+        session = foldlog.Engine.open("memory:", summarizer=None).session("a", context_limit=200_000)
         request = await session.aprepare([user("start"), assistant("x"), user("y")], system="one", now=START)
         await request.areport_usage(input=1_000)
         reply = await session.areduce("1", command="c")
@@ -404,7 +404,7 @@ def test_async_twins_do_the_same():
         originals = await session.aexpand("1")
         return request.digest, reply, second.digest, second.level, originals[0].text, (await fork.astatus()).tags
 
-    session = foldlog.Engine.open("memory:").session("a", context_limit=200_000)
+    session = foldlog.Engine.open("memory:", summarizer=None).session("a", context_limit=200_000)
     request = session.prepare([user("start"), assistant("x"), user("y")], system="one", now=START)
     request.report_usage(input=1_000)
     reply = session.reduce("1", command="c")
@@ -433,7 +433,7 @@ def test_many_sessions_at_once_from_one_loop():
         return request.digest
 
     async def asked() -> set[str]:
-        engine = foldlog.Engine.open("memory:")
+        engine = foldlog.Engine.open("memory:", summarizer=None)
         return set(await asyncio.gather(*(one(engine, number) for number in range(24))))
 
     assert len(asyncio.run(asked())) == 1
@@ -444,9 +444,9 @@ def test_many_sessions_at_once_from_one_loop():
 def test_threads_hammering_one_session(tmp_path: Path, shared: bool):
     """No call is lost or doubled, each request is one that was stored, and the log holds."""
     url = f"sqlite:///{tmp_path}/store.db"
-    first = foldlog.Engine.open(url)
+    first = foldlog.Engine.open(url, summarizer=None)
     first.session("s", context_limit=200_000).prepare([user("start")])
-    engines = [first if shared else foldlog.Engine.open(url) for _ in range(4)]
+    engines = [first if shared else foldlog.Engine.open(url, summarizer=None) for _ in range(4)]
     failures: list[BaseException] = []
     requests: list[tuple[int, str]] = []
     go = threading.Barrier(4)
@@ -491,7 +491,7 @@ def test_threads_hammering_one_session(tmp_path: Path, shared: bool):
         thread.join()
     assert failures == []
     assert len({number for number, _ in requests}) == len(requests) == 24
-    with foldlog.Engine.open(url) as fresh:
+    with foldlog.Engine.open(url, summarizer=None) as fresh:
         state = fresh.session("s").core.hot().state
         assert len(state.path) == 1 + 2 * 24
         said = [reply.text for reply in fresh.session("s").expand(1, 49)]

@@ -134,7 +134,7 @@ def test_a_message_that_cannot_be_used(name: str, door: str):
 @pytest.mark.rule("API-9")
 @pytest.mark.parametrize("name", list(BAD_MESSAGES))
 def test_a_bad_first_message_makes_no_session_exist(name: str):
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     session = engine.session("new")
     with pytest.raises(FoldlogError):
         session.prepare([BAD_MESSAGES[name]])
@@ -182,7 +182,7 @@ def test_half_a_pair_and_ids_used_twice(messages: list[Any]):
     assert isinstance(error, foldlog.MessageError)
     assert error.where.startswith("messages[")
     shifted = [*GOOD, assistant("ok"), *messages]
-    refused(established(), lambda: foldlog.Engine.open("memory:").session("x").prepare(shifted))
+    refused(established(), lambda: foldlog.Engine.open("memory:", summarizer=None).session("x").prepare(shifted))
 
 
 @pytest.mark.rule("API-9")
@@ -281,7 +281,7 @@ def test_changes_that_cannot_be(given: dict[str, Any]):
 @pytest.mark.parametrize("new", [True, False])
 def test_system_and_tools_that_cannot_be(given: dict[str, Any], new: bool):
     if new:
-        engine = foldlog.Engine.open("memory:")
+        engine = foldlog.Engine.open("memory:", summarizer=None)
         with pytest.raises(FoldlogError):
             engine.session("new").prepare([user("a")], **given)
         assert engine.sessions() == []
@@ -393,7 +393,7 @@ def test_a_detail_of_any_text_is_kept():
     ids=repr,
 )
 def test_options_that_cannot_be(options: dict[str, Any]):
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     with pytest.raises(foldlog.OptionError):
         engine.session(**{"id": "new", **options})
     assert engine.sessions() == []
@@ -403,7 +403,7 @@ def test_options_that_cannot_be(options: dict[str, Any]):
 @pytest.mark.parametrize("field", ["id", "harness", "model"])
 def test_options_with_half_a_character(field: str):
     """A lone surrogate in a name is refused before anything is stored."""
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     with pytest.raises(FoldlogError):
         engine.session(**{"id": "new", field: "a\ud800"}).prepare([user("a")])
     assert all(version <= 1 for _, version in engine.sessions())
@@ -530,4 +530,4 @@ def test_nesting_up_to_the_limit_is_taken():
 def test_urls_of_no_store(url: Any):
     """API-9."""
     with pytest.raises(FoldlogError):
-        foldlog.Engine.open(url).close()
+        foldlog.Engine.open(url, summarizer=None).close()

@@ -191,7 +191,7 @@ def perform(
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.sampled_from(["anthropic", "openai-chat", "pi"]), OPS)
 def test_anything_at_all_is_an_error_of_ours_or_works(codec: str, ops: list[tuple[Any, ...]]):
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     session = engine.session("fuzz", codec=codec, context_limit=200_000)
     array = FIRST[codec]
     request = session.prepare(array, now=START)

@@ -201,7 +201,7 @@ def test_a_recorded_session_plays_to_its_end(name, capsys):
     def droppable(session: foldlog.Session, number: int) -> bool:
         return call_of(session.expand(number)[0].json) in results  # others were closed by the host and are in no file
 
-    with foldlog.Engine.open("memory:") as engine:
+    with foldlog.Engine.open("memory:", summarizer=None) as engine:
         session, result = played(trace, engine, window=HOLDS_ALL, droppable=droppable, flush=50)
         audit = engine.audit(trace.name)
         dropped = session.status().dropped
@@ -222,7 +222,7 @@ def test_a_generated_session_drops_and_rebuilds(codec, seed, requests, window, t
     path = tmp_path / "generated.jsonl"
     write(trace, path)
     body, results = results_of(path)
-    with foldlog.Engine.open("memory:") as engine:
+    with foldlog.Engine.open("memory:", summarizer=None) as engine:
         session, result = played(trace, engine, window=window, droppable=lambda *_: True, flush=40)
         audit = engine.audit(trace.name)
         dropped = session.status().dropped

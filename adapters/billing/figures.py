@@ -44,7 +44,7 @@ def context(arms: Mapping[str, Bill], window: int) -> Figure:
         lines = [line for line in bill.lines if line.kind == MAIN]
         data.append(
             {
-                "type": "scattergl" if len(lines) > 20_000 else "scatter",
+                "type": "scatter",
                 "mode": "lines",
                 "name": escape(arm),
                 "legendrank": place,

@@ -18,7 +18,7 @@ from .records import MAIN, REFUSED, Block, Record, shared
 
 Miss: TypeAlias = Literal["", "first", "model", "expired", "changed", "unfound"]
 """Why the prefix the session last left in the cache was not read whole; "": it was. ``first``: there was no request.
-``changed``: this prompt does not begin with it. ``unfound``: it does and the entry lives, but no mark is near enough."""
+``changed``: this prompt does not begin with it. ``unfound``: it does, the entry lives, but no mark is near enough."""
 
 _NEVER = -(1 << 62)
 
@@ -45,7 +45,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class _Path(msgspec.Struct):
-    """A session's last prompt of one kind: ``nodes[i]`` is the prefix that ends with block i, ``ends[i]`` its tokens."""
+    """A session's last prompt of one kind: ``nodes[i]`` the prefix that ends with block i, ``ends[i]`` its tokens."""
 
     model: str
     blocks: tuple[Block, ...] = ()
@@ -63,7 +63,7 @@ class _Cached(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """``read`` and ``cached`` in tokens; ``end``: the last block of the longest prefix that is cached now, -1 = none."""
+    """``read`` and ``cached`` in tokens; ``end``: last block of the longest prefix that is cached now, -1 = none."""
 
     read: int
     cached: int

@@ -1,4 +1,4 @@
-"""A line of a wire log as a value, and wire logs as files (``specs/wire-log.md``, BILL-1)."""
+"""A line of a wire log as a value, and wire logs as files (``specs/wire-log.md``)."""
 
 from __future__ import annotations
 

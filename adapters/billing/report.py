@@ -1,4 +1,4 @@
-"""The report of a comparison: one HTML file that asks nobody for anything (``design.md`` 7, BILL-25)."""
+"""The report of a comparison: one HTML file that asks nobody for anything (``design.md`` 7, ``specs/billing.md``)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _cards(arms: Mapping[str, Bill]) -> str:
         cards.append(
             f"<div class='card' style='--c:{figures.colour(place)}'><span>{escape(arm)}</span>"
             f"<b>{_short(bill.cost)}</b><span>{escape(_compared(arm, bill, arms))}</span>"
-            f"<span>{len(bill.busts):,} busts, {bill.total.rewritten:,} tokens paid again</span>"
+            f"<span>{len(bill.busts):,} {'bust' if len(bill.busts) == 1 else 'busts'}, {bill.total.rewritten:,} tokens paid again</span>"
             f"<span>largest prompt {bill.largest_prompt:,}, refused {bill.refusals:,}</span></div>"
         )
     return f"<div class='cards'>{''.join(cards)}</div>"

@@ -120,7 +120,7 @@ def opening(folder: Path, sizes: tuple[int, ...]) -> bool:
     events = 100_000 if sizes[-1] > 1_000 else 5_000
     say("5", f"opening a session of {events:,} events", "≤ 150 ms from a snapshot, ≤ 1.5 s without")
     path = folder / "o.db"
-    with foldlog.Engine.open("memory:") as engine:
+    with foldlog.Engine.open("memory:", summarizer=None) as engine:
         session = named(engine, "o")
         for step in stream(11):
             request = session.advance(step.messages, now=step.at / 1000)
@@ -131,7 +131,7 @@ def opening(folder: Path, sizes: tuple[int, ...]) -> bool:
         name = session.core.stream
     cold, warm = [], []
     for _ in range(3):
-        with foldlog.Engine.open(f"sqlite:///{path}") as engine:
+        with foldlog.Engine.open(f"sqlite:///{path}", summarizer=None) as engine:
             begin = perf_counter()
             folded = fold.load(engine.log, name, snapshots=False)
             cold.append(perf_counter() - begin)
@@ -152,7 +152,7 @@ def size_of_log(folder: Path, sizes: tuple[int, ...]) -> bool:
     for size in sizes:
         path = folder / f"s{size}.db"
         raw = deferrals = rebuilds = count = 0
-        with foldlog.Engine.open(f"sqlite:///{path}") as engine:
+        with foldlog.Engine.open(f"sqlite:///{path}", summarizer=None) as engine:
             session = engine.session("s", codec="anthropic", model="claude-sonnet-4-5", context_limit=HUGE)
             for step in stream(size):
                 media = sum(len(m) for m in step.messages if b'"base64"' in m)
@@ -212,7 +212,7 @@ def postgres(folder: Path, sizes: tuple[int, ...]) -> bool:
 
 def fresh(folder: Path, name: str, seed: int) -> tuple[foldlog.Session, Iterator[Any], Floor]:
     """Return a new session on SQLite, endless fresh content for it, and a floor beside it."""
-    engine = foldlog.Engine.open(f"sqlite:///{folder / name}.db")
+    engine = foldlog.Engine.open(f"sqlite:///{folder / name}.db", summarizer=None)
     return named(engine, name), stream(seed), Floor(folder / f"{name}-floor.db")
 
 

@@ -291,7 +291,7 @@ ASK = """
 import json, sys
 from foldlog.api import Engine
 import foldlog.projections.wire.v1 as v1
-found = Engine.open(sys.argv[1]).audit("a/x")
+found = Engine.open(sys.argv[1], summarizer=None).audit("a/x")
 print(json.dumps([found.passes, [[d.kind, d.version, d.message] for d in found.differences], v1.__file__]))
 """
 

@@ -116,7 +116,7 @@ def test_a_little_is_held_twice_and_lands_the_third_time():
 @pytest.mark.rule("PERM-3")
 def test_held_passes_survive_a_restart(tmp_path: Any):
     url = f"sqlite:///{tmp_path}/held.db"
-    engine = foldlog.Engine.open(url)
+    engine = foldlog.Engine.open(url, summarizer=None)
     chat = filled(tools=1, tokens=1_000, engine=engine)
     use(chat.turn(), 140_000)
     chat.session.reduce("2")
@@ -126,7 +126,7 @@ def test_held_passes_survive_a_restart(tmp_path: Any):
             "PassDeferred" if expected == "defer" else "ConversationRebuilt"
         )
         chat.engine.close()
-        chat.engine = foldlog.Engine.open(url)
+        chat.engine = foldlog.Engine.open(url, summarizer=None)
         chat.reopen()
     chat.engine.close()
 

@@ -141,7 +141,7 @@ def test_marks_on_an_unused_session_do_not_make_it_exist():
 
 def test_marks_are_for_numbers_of_this_session_only():
     """REDUCE-3: a number another session gave out is unknown here."""
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     one, two = Chat(engine, "one"), Chat(engine, "two")
     one.say(user([text("a"), text("b"), text("c")]))
     two.say(user("a"), assistant([call("t")]), user([result("t", "x")]))

@@ -63,7 +63,7 @@ def test_no_refusal_without_a_window_for_a_subagent_or_without_compaction(option
 
 @pytest.mark.rule("REFUSE-2")
 def test_a_refused_session_survives_a_restart():
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     chat = Chat(engine, context_limit=20_000)
     chat.messages = long(70)
     refused(chat, "UNMANAGED_OVER_WINDOW")
@@ -124,7 +124,7 @@ def test_another_model_is_not_refused_for_the_first_ones_limit():
 @pytest.mark.rule("REFUSE-4")
 def test_a_subagent_has_its_own_window():
     """OV-21: the child is not judged by its parent's limit."""
-    engine = foldlog.Engine.open("memory:")
+    engine = foldlog.Engine.open("memory:", summarizer=None)
     parent = Chat(engine, "parent", context_limit=1_000_000)
     child = Chat(engine, "child", context_limit=200_000, mode="subagent")
     for one in (parent, child):

@@ -13,7 +13,7 @@ LONG = "some words " * 200
 
 @pytest.fixture
 def engine():
-    with foldlog.Engine.open("memory:") as opened:
+    with foldlog.Engine.open("memory:", summarizer=None) as opened:
         yield opened
 
 

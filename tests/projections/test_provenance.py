@@ -12,7 +12,7 @@ STREAM = "session/api/s"
 
 @pytest.fixture
 def engine():
-    with foldlog.Engine.open("memory:") as opened:
+    with foldlog.Engine.open("memory:", summarizer=None) as opened:
         yield opened
 
 

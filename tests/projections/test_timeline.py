@@ -20,7 +20,7 @@ class NoBodies:
 
 @pytest.fixture
 def engine():
-    with foldlog.Engine.open("memory:") as opened:
+    with foldlog.Engine.open("memory:", summarizer=None) as opened:
         yield opened
 
 

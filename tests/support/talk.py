@@ -81,7 +81,7 @@ class Chat:
     """A host that keeps its whole array, hands it over on each call, and whose clock goes on ten seconds a call."""
 
     def __init__(self, engine: foldlog.Engine | None = None, id: str = "chat", **options: Any) -> None:
-        self.engine = engine or foldlog.Engine.open("memory:")
+        self.engine = engine or foldlog.Engine.open("memory:", summarizer=None)
         self.options = {"context_limit": 200_000, **options}
         self.id = id
         self.session = self.engine.session(id, **self.options)

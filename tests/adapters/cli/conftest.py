@@ -16,7 +16,7 @@ from foldlog.adapters.traces.generator import generate
 def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Played]:
     """A closed SQLite store with one played session, and what the play said."""
     path = tmp_path_factory.mktemp("store") / "played.db"
-    with foldlog.Engine.open(f"sqlite:///{path}") as engine:
+    with foldlog.Engine.open(f"sqlite:///{path}", summarizer=None) as engine:
         played = play(engine, generate(7, 90), Playing(session="played", window=110_000))
     return path, played
 

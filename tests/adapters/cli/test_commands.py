@@ -78,7 +78,7 @@ def test_sessions_and_passes(db, played):
 
 @pytest.mark.rule("CLI-12")
 def test_show_opens_a_request_byte_for_byte(db, played):
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         built = engine.replay("played", 12)
     raw = ok("show", "played", "--pass", "12", "--format", "json", db=db).encode()
     for message in built.messages:
@@ -120,7 +120,7 @@ def test_diff_and_why_name_the_events(db, played):
 @pytest.mark.rule("CLI-16")
 def test_export_says_every_event_by_name(db):
     lines = [json.loads(line) for line in ok("export", "played", db=db).splitlines()]
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         stored = list(engine.log.read("session/trace/played"))
         assert [line["version"] for line in lines] == [one.version for one in stored]
         assert [line["chain"] for line in lines] == [one.digest.hex() for one in stored]
@@ -145,7 +145,7 @@ def test_status_says_what_the_session_says(db, played):
 
 @pytest.mark.rule("CLI-10")
 def test_sessions_are_named_in_full_or_by_a_bare_id(db, played):
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         engine.session("played", harness="other").prepare([{"role": "user", "content": "hello"}])
         engine.session("only here/ü", harness="other").prepare([{"role": "user", "content": "hello"}])
     both = run("passes", "played", db=db)
@@ -161,7 +161,7 @@ def test_sessions_are_named_in_full_or_by_a_bare_id(db, played):
 
 @pytest.mark.rule("CLI-15")
 def test_audit_all_takes_every_session(db, played):
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         engine.session("second").prepare([{"role": "user", "content": "hello"}])
     found = value("audit", "--all", db=db)
     assert [one["stream"] for one in found["sessions"]] == ["session/api/second", "session/trace/played"]
@@ -174,7 +174,7 @@ def test_content_cannot_act_on_a_terminal(tmp_path):
     """Controls, direction overrides and half surrogate pairs are written as escapes."""
     db = f"sqlite:///{tmp_path / 'odd.db'}"
     nasty = "\x1b[31mred\x07\u202e\x9b2J"
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         session = engine.session("odd")
         raw = b'{"role":"user","content":"half \\ud800 pair"}'
         session.prepare([{"role": "user", "content": nasty}, {"role": "assistant", "content": "ok"}, raw])
@@ -192,7 +192,7 @@ def test_content_cannot_act_on_a_terminal(tmp_path):
 
 
 def test_a_fork_is_shown_like_any_session(db):
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         state = load(engine.log, "session/trace/played").state
         parent = engine.session("played", "trace", codec="anthropic")
         child = parent.fork("forked")

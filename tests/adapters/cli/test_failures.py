@@ -96,7 +96,7 @@ def chunk_of(db: str) -> bytes:
 
 
 def last_of(db: str) -> int:
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         head = engine.log.head(STREAM)
         assert head is not None
         return head.version
@@ -145,7 +145,7 @@ def test_audit_finds_damage_and_names_it(damage, store, db):
 
 @pytest.mark.rule("CLI-15")
 def test_audit_finds_a_deleted_stream(store, db):
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         engine.session("second").prepare([{"role": "user", "content": "hello"}])
     unlink(store)
     for args in (["audit", "played"], ["audit", "--all"], ["verify"]):

@@ -123,7 +123,7 @@ def test_the_breakpoints_are_where_the_marks_are(logged):
         assert marks == sorted(set(marks))
         assert len(marks) == 4
         assert marks[-1] < len(line["blocks"])
-    with foldlog.Engine.open(db) as engine:
+    with foldlog.Engine.open(db, summarizer=None) as engine:
         for index in (0, 40, len(lines) - 1):
             built = engine.replay(told["session"], index + 1)
             system, messages = built.marked()
@@ -153,7 +153,7 @@ def answer(*texts: str) -> dict[str, Any]:
 def test_a_divergence_says_which_block_it_concerns(tmp_path):
     """The host revises a message in the middle: the log goes on, says where, and the blocks before it are the same."""
     path = tmp_path / "wire.jsonl"
-    with foldlog.Engine.open("memory:") as engine, path.open("wb") as out:
+    with foldlog.Engine.open("memory:", summarizer=None) as engine, path.open("wb") as out:
         session = engine.session("s", context_limit=200_000)
         log = WireLog(out, "s", "anthropic", len)
         messages: list[dict[str, Any]] = []
@@ -182,7 +182,7 @@ def test_playing_again_writes_the_same_log(tmp_path):
     logs = []
     for _ in range(2):
         path = tmp_path / "wire.jsonl"
-        with foldlog.Engine.open("memory:") as engine, path.open("wb") as out:
+        with foldlog.Engine.open("memory:", summarizer=None) as engine, path.open("wb") as out:
             play(engine, generate(7, 50), Playing(window=110_000, wire_log=out))
         logs.append(path.read_bytes())
     assert logs[0] == logs[1]
