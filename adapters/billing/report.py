@@ -132,10 +132,11 @@ def _about(arms: Mapping[str, Bill], records: Mapping[str, Sequence[Record]], wi
 def _cards(arms: Mapping[str, Bill]) -> str:
     cards = []
     for place, (arm, bill) in enumerate(arms.items()):
+        busts = "1 bust" if len(bill.busts) == 1 else f"{len(bill.busts):,} busts"
         cards.append(
             f"<div class='card' style='--c:{figures.colour(place)}'><span>{escape(arm)}</span>"
             f"<b>{_short(bill.cost)}</b><span>{escape(_compared(arm, bill, arms))}</span>"
-            f"<span>{len(bill.busts):,} {'bust' if len(bill.busts) == 1 else 'busts'}, {bill.total.rewritten:,} tokens paid again</span>"
+            f"<span>{busts}, {bill.total.rewritten:,} tokens paid again</span>"
             f"<span>largest prompt {bill.largest_prompt:,}, refused {bill.refusals:,}</span></div>"
         )
     return f"<div class='cards'>{''.join(cards)}</div>"

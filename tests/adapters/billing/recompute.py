@@ -1,12 +1,13 @@
 """A second program for the same bill: ``recompute.py LOG PROFILE`` prints the sums of a wire log as JSON.
 
-Standard library only, and nothing of the package: it was written from ``specs/billing.md``, plainly, where the product is
-written for speed. Prefixes are named by running SHA-256 sums, every request is looked at whole.
+Standard library only, and nothing of the package: it was written from ``specs/billing.md``, plainly, where the
+product is written for speed. Prefixes are named by running SHA-256 sums, every request is looked at whole.
 """
 
 import hashlib
 import json
 import sys
+from pathlib import Path
 
 PRICES = {  # read, write, output, lifetime in seconds
     "anthropic-5m": (0.1, 1.25, 5.0, 300),
@@ -123,7 +124,9 @@ def recompute(lines, name):
         if not whole(last.get(line["session"]), pre, read):
             sums["rewritten"] += found
         if kind == "main" and cached:
-            end = max(i for i in range(len(pre)) if pre[i][1] == cached) if name.startswith("anthropic") else len(pre) - 1
+            end = len(pre) - 1
+            if name.startswith("anthropic"):
+                end = max(mark for mark in line["breakpoints"] if pre[mark][1] == cached)
             last[line["session"]] = (pre[end][0], cached)
         elif kind == "main":
             last.setdefault(line["session"], (None, 0))
@@ -153,8 +156,7 @@ def again(line, had, read, cached):
 
 
 def read_log(path):
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.strip()]
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 if __name__ == "__main__":

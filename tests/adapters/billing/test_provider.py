@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
+
 from foldlog.adapters.billing.profiles import PROFILES, profile
 from foldlog.adapters.billing.provider import Provider
 from foldlog.domain.errors import InputError, OptionError
-from msgspec.structs import replace
-
-from .logs import block, blocks, random_log, record
+from support.wire_logs import block, blocks, random_log, record
 
 
 @dataclass
@@ -141,7 +141,7 @@ def test_marks_no_provider_takes_are_refused():
     prompt = blocks(*[1_000] * 6)
     provider = Provider(PROFILES["anthropic-5m"])
     for marks in ((0, 1, 2, 3, 4), (3, 1), (1, 1), (6,), (-1,)):
-        with pytest.raises(InputError, match="mark|breakpoints"):
+        with pytest.raises(InputError, match=r"mark|breakpoints"):
             provider.answer(replace(record(prompt), breakpoints=marks))
     for wrong in (record([("0", 4, -1)]), record([("0", -4, 1)]), record(prompt, output_tokens=-1)):
         with pytest.raises(InputError):
