@@ -21,7 +21,7 @@ from .. import engine
 from ..domain import events as ev
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
-from ..domain.passes.schedule import Pressure, gauge
+from ..domain.passes.schedule import Pressure, gauge, idle
 from ..domain.session import State, history
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay
@@ -35,10 +35,14 @@ CONTEXT = 128_000
 GIVE_UP = 3
 """After so many failures in a row a run is tried only at 95%, or when something new was published."""
 POLL = 0.25
+RUNS = 8
+"""Most runs in a row of a summariser that asks no model."""
+DEEP = 25
+"""Per cent of the raw tail that is kept where the cache is lost anyway (ride, as deep as at 95%)."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """What one run reads: ordinals ``first..last`` at path positions ``start..end``, their fingerprint, the run's id."""
+    """What one run reads: ordinals ``first..last`` at path positions ``start..end``, their digest, the run's id."""
 
     run: str
     first: int
@@ -87,7 +91,7 @@ class Historian:
         self._watcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="foldlog-watch")
 
     def hint(self, core: engine.Core) -> tuple[bool, bool]:
-        """Whether a summary may still come (one is made, or there is something to read); whether a prompt is in the way."""
+        """Whether a summary may still come (one is made, or something can be read), and whether a prompt is in the way."""
         possible, blocked = self._hints.get(core.stream, (False, False))
         return core.stream in self._works or possible, blocked
 
@@ -110,20 +114,39 @@ class Historian:
         except FoldlogError as error:
             self.told(f"no summary this time: {error}")  # the next look tries again; the session is as it was
 
-    def consider(self, core: engine.Core) -> None:
-        """Look whether a summary is due, and start it. Called after a pass, never inside one."""
+    def consider(self, core: engine.Core, now: int | None = None) -> None:
+        """Look whether a summary is due, and start it. Called after a pass, never inside one.
+
+        ``now``: session time in ms, the wall clock if None. A summariser that asks no model goes on until nothing more
+        is due; any other makes one run a look.
+        """
+        for _ in range(RUNS if self.summarizer.free else 1):
+            work = self._look_once(core, now)
+            if work is None:
+                return
+            self._go(core, work, now)
+            if not self.inline:
+                return  # its own thread looks again
+
+    def _look_once(self, core: engine.Core, now: int | None) -> _Work | None:
         with core.lock:
             state = core.hot().state
             if not state.primary or not core.settings(state.policy, state.model).compaction:
-                return
-            if core.stream in self._works or not self._worth_looking(core, state):
-                return
-            found = self._decide(core, state)
+                return None
+            if core.stream in self._works:
+                return None
+            lost = self._cache_gone(core, state, core.clock() if now is None else now)
+            if not lost and not self._worth_looking(core, state):
+                return None
+            found = self._decide(core, state, lost=lost)
             runnable = found.boundary is not None and found.boundary.runnable
             self._hints[core.stream] = runnable, found.floor_mark
-            work = self._start(core, state, found.boundary) if found.fire and found.boundary is not None else None
-        if work is not None:
-            self._go(core, work)
+            return self._start(core, state, found.boundary) if found.fire and found.boundary is not None else None
+
+    @staticmethod
+    def _cache_gone(core: engine.Core, state: State, now: int) -> bool:
+        """Whether the provider's cache has outlived its lifetime: the next pass folds anyway, a summary rides free."""
+        return idle(state, core.settings(state.policy, state.model).ttl, now, answered=True)
 
     def relieve(self, core: engine.Core, waiting: Callable[[str], None] | None = None) -> bool:
         """At 95%: make sure of a summary before the pass goes on; return whether one was published.
@@ -176,7 +199,7 @@ class Historian:
         limit = now.window.soft if now.window.known else 0
         return budgets.figures(limit, now.bands.execute, now.percent, scale)
 
-    def _decide(self, core: engine.Core, state: State, *, forced: bool = False) -> trigger.Trigger:
+    def _decide(self, core: engine.Core, state: State, *, forced: bool = False, lost: bool = False) -> trigger.Trigger:
         now = gauged(core, state)
         figures = self._figures(now)
         offset = _offset(state)
@@ -198,6 +221,10 @@ class Historian:
         def at_scale(scale: int) -> boundary.Boundary:
             return boundary.resolve(rows, offset, self._figures(now, scale), first=offset)
 
+        if lost:
+            deep = at_scale(DEEP)
+            fire = deep.runnable and deep.eligible_tokens >= trigger.MEANINGFUL_TOKENS
+            return trigger.Trigger(fire, "projected_headroom", deep)
         found = boundary.resolve(rows, offset, figures, first=offset, floor_mark=bool(state.marked))
         scan = trigger.Scan(0, 0, 0, False)
         if found.runnable and not forced:
@@ -266,7 +293,7 @@ class Historian:
         work = self._works[core.stream] = _Work(stretch, job, made)
         return work
 
-    def _go(self, core: engine.Core, work: _Work) -> None:
+    def _go(self, core: engine.Core, work: _Work, now: int | None) -> None:
         if self.inline:
             self._summarise(work)
             with core.lock:
@@ -280,6 +307,9 @@ class Historian:
                     self._publish(core, work)
             except FoldlogError as error:
                 self.told(f"the summary could not be stored: {error}")
+                return
+            if self.summarizer.free:
+                self.consider(core, now)
 
         threading.Thread(target=run, name="foldlog-historian", daemon=True).start()
 
@@ -288,7 +318,7 @@ class Historian:
             work.result = self.summarizer(work.job)
         except FoldlogError as error:
             work.result = error
-        except Exception as error:  # a summariser is foreign code: whatever it raises is a failed run, no more
+        except Exception as error:  # noqa: BLE001 - a summariser is foreign code: what it raises is a failed run, no more
             work.result = FoldlogError(f"the summariser broke: {type(error).__name__}: {error}", code="SUMMARISER")
         work.done.set()
 
@@ -344,15 +374,15 @@ class Historian:
         first, last = (stretch.ordinals[place - stretch.start] for place in (one.start, one.end))
         tiers = (one.p1 or "", one.p2 or "", one.p3 or "", one.p4 or "")
         row = decay.Row(first, last, one.title, tiers, (0, 0, 0, 0), one.importance)
-        kept = tuple(keep(text) for text in tiers)
+        first_tier, second, third, fourth = (keep(text) for text in tiers)
         return ev.Compartment(
             number,
             first,
             last,
             keep(one.title),
-            kept,
+            (first_tier, second, third, fourth),
             decay.measure(row, self.count),
-            one.importance,  # type: ignore[arg-type]
+            one.importance,
         )
 
     @staticmethod

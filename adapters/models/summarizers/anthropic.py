@@ -37,6 +37,10 @@ class Anthropic(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"anthropic:{self.model}"
 
+    @property
+    def free(self) -> bool:
+        return False
+
     def __call__(self, job: Job) -> Summarised:
         """Ask once, with bounded retries. Raises ``FoldlogError`` with code ``SUMMARISER``."""
         body = {

@@ -42,6 +42,10 @@ class Extractive(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return "extractive"
 
+    @property
+    def free(self) -> bool:
+        return True
+
     def __call__(self, job: Job) -> Summarised:
         """Return compartments that cover ``job.start..job.end`` without gap. Raises ``InputError`` for a range that is
         none.

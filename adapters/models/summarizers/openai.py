@@ -36,6 +36,10 @@ class OpenAI(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"openai:{self.model}"
 
+    @property
+    def free(self) -> bool:
+        return False
+
     def __call__(self, job: Job) -> Summarised:
         """Ask once, with bounded retries. Raises ``FoldlogError`` with code ``SUMMARISER``."""
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user_prompt(job)}]

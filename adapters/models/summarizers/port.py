@@ -84,6 +84,11 @@ class Summarizer(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def free(self) -> bool:
+        """Whether a run costs no model call."""
+        ...
+
     def __call__(self, job: Job) -> Summarised: ...
 
 
