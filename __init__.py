@@ -1,7 +1,7 @@
 """foldlog: a context-window manager for coding agents, event-sourced.
 
-The public API: ``Engine``, ``Session``, ``Request``, ``Policy`` and the errors. Names are loaded when first used, so that
-importing the package costs nothing.
+The public API: ``Engine``, ``Session``, ``Request``, ``Policy`` and the errors. Names are loaded when first used, so
+that importing the package costs nothing.
 """
 
 from __future__ import annotations

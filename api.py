@@ -1,9 +1,9 @@
-"""The public doors: ``Engine``, ``Session``, ``Request``. Everything here is a thin layer over one ``engine.Core`` a session."""
+"""The public doors: ``Engine``, ``Session``, ``Request``, a thin layer over one ``engine.Core`` a session."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
+import datetime as dt
 import hashlib
 import threading
 import time
@@ -58,9 +58,9 @@ class Delta(msgspec.Struct, frozen=True):
 class Request:
     """What to send on one model call, and the door to say what became of it.
 
-    ``level``: ``defer``, ``soft+``, ``soft`` or ``hard``. ``reasons``: why. ``digest``: hex of the chain over all blocks.
-    ``usage_estimate``: prompt tokens, calibrated. ``delta``: new and changed messages, always there. ``messages``,
-    ``system`` and ``tools`` are built when asked for, from the log where the session has moved on.
+    ``level``: ``defer``, ``soft+``, ``soft`` or ``hard``. ``reasons``: why. ``digest``: hex of the chain over all
+    blocks. ``usage_estimate``: prompt tokens, calibrated. ``delta``: new and changed messages, always there.
+    ``messages``, ``system`` and ``tools`` are built when asked for, from the log where the session has moved on.
     """
 
     def __init__(self, session: Session, produced: engine.Produced, estimate: int, timed: bool) -> None:
@@ -120,7 +120,7 @@ class Request:
         now: Any = None,
         command: str = "",
     ) -> None:
-        """Say what the provider counted for this request. None: not reported. Raises ``InputError`` for a negative count.
+        """Say what the provider counted for this request. None: not reported. Raises ``InputError`` below 0.
 
         ``command``: the provider's response id, so that a repeated report is taken once.
         """
@@ -142,7 +142,7 @@ class Request:
     def report_failure(
         self, kind: str, *, limit: int | None = None, used: int | None = None, detail: str = "", command: str = ""
     ) -> None:
-        """Say that this request was not answered: ``overflow``, ``not_processed``, ``aborted``, ``broken``, ``unknown``."""
+        """Say that this request failed: ``overflow``, ``not_processed``, ``aborted``, ``broken`` or ``unknown``."""
         if kind not in OUTCOMES:
             raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
         top, taken = _count("limit", limit), _count("used", used)
@@ -409,7 +409,8 @@ class Engine:
         """Open the store at ``url``: ``sqlite:///path``, ``postgresql://…``, ``memory:``; None: the user's own.
 
         ``summarizer``: what summarises old history in the background: ``extractive`` needs no model; any callable of
-        the ``Summarizer`` port; None: nothing is ever summarised. Raises ``OptionError``, ``StoreUnavailable``, ``StoreNewer``.
+        the ``Summarizer`` port; None: nothing is ever summarised. Raises ``OptionError``, ``StoreUnavailable``,
+        ``StoreNewer``.
         """
         count = tokenizer()
         if isinstance(summarizer, str):
@@ -432,9 +433,9 @@ class Engine:
     ) -> Session:
         """Return the session ``id`` of ``harness``, new or as it was left.
 
-        ``codec``: ``anthropic`` (for a new session, if not given), ``openai-chat`` or ``pi``; ``mode``: ``primary`` or ``subagent``; limits in tokens (None
-        or 0: unknown). ``codec``, ``mode`` and ``reduce_tool`` are frozen with the session's first pass. Raises
-        ``OptionError``.
+        ``codec``: ``anthropic`` (for a new session, if not given), ``openai-chat`` or ``pi``; ``mode``: ``primary`` or
+        ``subagent``; limits in tokens (None or 0: unknown). ``codec``, ``mode`` and ``reduce_tool`` are frozen with the
+        session's first pass. Raises ``OptionError``.
         """
         if codec is not None:
             _one_of("codec", codec, wire(CURRENT).CODECS)
@@ -535,7 +536,7 @@ def milliseconds(now: Any) -> int | None:
     """Return epoch seconds or an aware datetime as ms UTC; None stays None. Raises ``InputError``."""
     if now is None:
         return None
-    if isinstance(now, datetime.datetime):
+    if isinstance(now, dt.datetime):
         if now.tzinfo is None:
             raise InputError("a time needs its zone: use an aware datetime or epoch seconds", value=now, where="now")
         now = now.timestamp()

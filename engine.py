@@ -20,8 +20,8 @@ from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refuse
 from .domain.history import budgets
 from .domain.passes.decide import Decided, Given, Head, Need, decide
 from .domain.policy import Settings, make_policy, resolve
-from .domain.window import EMERGENCY, bands, family, measure
 from .domain.session import PARTS_LIMIT, State, evolve, is_reduce, path_of
+from .domain.window import EMERGENCY, bands, family, measure
 from .projections import head, request
 from .projections import view as views
 from .projections.fold import FORM, Folded, load, take
@@ -52,7 +52,7 @@ class Hot(Folded):
 
 
 class Produced(msgspec.Struct, frozen=True):
-    """A pass that was stored: its event, the stream version it stands at, and the wire messages that are new or changed."""
+    """A pass that was stored: its event, the stream version it stands at, and the new or changed wire messages."""
 
     event: ev.Pass
     version: int
@@ -213,7 +213,7 @@ class Core:
         return True
 
     def _opening(self, tools: Any) -> ev.SessionOpened:
-        """Return the event that opens the session. A tool list says whether ``ctx_reduce`` can be called (convention 10)."""
+        """Return the event that opens the session; the tools say if ``ctx_reduce`` can be called (convention 10)."""
         options = self.options
         reduce = options.reduce
         if tools is not None:

@@ -84,8 +84,9 @@ class Insert(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A neutral unit of ours behind part ``p`` of message ``m``: one text message, or a complete tool arc.
 
     ``id`` names the unit: a later insert of the same id takes its place, with kind ``none`` it takes it away (on a
-    rebuild only). Codecs place it behind the message. ``kind`` ``text``: the chunk is the text, ``role`` the speaker. ``kind`` ``arc``: the chunk is canonical JSON
-    ``{"id", "name", "input", "output"}``; codecs write both halves or neither.
+    rebuild only). Codecs place it behind the message. ``kind`` ``text``: the chunk is the text, ``role`` the speaker.
+    ``kind`` ``arc``: the chunk is canonical JSON ``{"id", "name", "input", "output"}``; codecs write both halves or
+    neither.
     """
 
     m: int
@@ -99,8 +100,8 @@ class Insert(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Parts of one message that no earlier request contained: all from index ``first`` on.
 
-    ``tags[i]`` is the number of part ``first + i`` (0: none; negative: known, not shown). ``edits`` may set slots of just these parts, and the
-    message's shape where ``first`` is 0.
+    ``tags[i]`` is the number of part ``first + i`` (0: none; negative: known, not shown). ``edits`` may set
+    slots of just these parts, and the message's shape where ``first`` is 0.
     """
 
     m: int

@@ -15,7 +15,7 @@ def shown(value: Any) -> str:
     """Return a short, single-line, printable form of ``value`` for an error message."""
     try:
         text = repr(value)
-    except Exception:  # a host object with a broken __repr__ must not hide the real error
+    except Exception:  # noqa: BLE001 - a host object with a broken __repr__ must not hide the real error
         text = f"<{type(value).__name__}>"
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN else text[:_SHOWN] + f"… ({len(text)} characters)"
@@ -24,8 +24,9 @@ def shown(value: Any) -> str:
 class FoldlogError(Exception):
     """The base of all errors of foldlog.
 
-    ``code`` is stable and machine-readable, ``value`` the offending value (or None), ``where`` its position in the input
-    (``messages[3].content[1]``, ``session/api/x @ 17``) and ``recoverable`` whether the same call may succeed later.
+    ``code`` is stable and machine-readable, ``value`` the offending value (or None), ``where`` its position in the
+    input (``messages[3].content[1]``, ``session/api/x @ 17``) and ``recoverable`` whether the same call may succeed
+    later.
     """
 
     code = "FOLDLOG"

@@ -276,10 +276,10 @@ class Divergence(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Side(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A request beside the head: the head's first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges).
+    """A request beside the head: its first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges).
 
-    ``system``, ``tools``: its own regions, as chunks (empty: none). They are not the session's. ``whole``: it leaves the
-    head before the cut, so it is sent without the head's two messages and from its beginning.
+    ``system``, ``tools``: its own regions, as chunks (empty: none). They are not the session's. ``whole``: it leaves
+    the head before the cut, so it is sent without the head's two messages and from its beginning.
     """
 
     keep: int
@@ -303,7 +303,7 @@ class Price(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why the pass is what it is: kept on every pass that was not plainly quiet.
 
-    ``schedule``: ``defer``, ``pressure``, ``idle``. ``percent``: usage in 1/100 of a per cent of the usable window, -1 =
+    ``schedule``: ``defer``, ``pressure``, ``idle``. ``percent``: usage in 1/100 of a per cent of the usable window, -1:
     unknown. ``source``: ``provider``, ``estimated``, ``synthetic``, ``none``. ``signals``: all that were true.
     ``permission``: may this pass rebuild. ``reach``: first path index a lane may edit. ``held``: an execute pass that
     left drainable drops where they were. ``drainable``: tokens the queue could free now.
@@ -344,8 +344,8 @@ class Pin(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PassDeferred(Base, frozen=True, array_like=True, gc=False, tag="PD"):
     """Nothing served before changes (law 3): only ``arrivals``, and ``inserts`` behind the last part served.
 
-    ``base`` is the pass whose request this one extends, ``now`` the host's clock, ``digest`` the request's chain digest,
-    ``tokens`` its local count. ``side`` is its path where that is not the head's.
+    ``base`` is the pass whose request this one extends, ``now`` the host's clock, ``digest`` the request's chain
+    digest, ``tokens`` its local count. ``side`` is its path where that is not the head's.
     """
 
     number: int

@@ -14,9 +14,9 @@ from .transcript import Call, Message, Result
 def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[str], bool]) -> None:
     """Check (array index, message) pairs that begin at a turn boundary: nothing open before the first of them.
 
-    ``known(id)``: whether a call of that id stands earlier in the request. Raises ``MessageError`` for a result without a call, a
-    call without its result in the next turn, and an id used twice. Pi closes open calls itself, so there only ids and
-    owners are checked.
+    ``known(id)``: whether a call of that id stands earlier in the request. Raises ``MessageError`` for a result without
+    a call, a call without its result in the next turn, and an id used twice. Pi closes open calls itself, so there only
+    ids and owners are checked.
     """
     open_calls: dict[str, int] = {}
     used: set[str] = set()
@@ -38,7 +38,8 @@ def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[
             elif isinstance(part, Result):
                 if part.id not in open_calls:
                     raise MessageError(
-                        "a tool result answers no call of the turn before it; send the call too, or leave the result out",
+                        "a tool result answers no call of the turn before it; send the call too, or leave the result "
+                        "out",
                         value=part.id,
                         where=where,
                     )

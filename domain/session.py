@@ -308,7 +308,7 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
 
 
 def _touched(state: State, index: int, part: int, cause: str) -> None:
-    """The last request's path is no longer the head's from ``index`` on: the host's doing, kept until a pass says so."""
+    """The last request's path is not the head's from ``index`` on: the host's doing, kept until a pass says so."""
     if state.start() <= index < state.base_keep:
         state.base_keep, state.base_part, state.base_cause = index, part, cause
 

@@ -21,7 +21,7 @@ from .wire import RELEASED, code_digest, wire
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One thing that does not hold. ``version``: the event; ``number``: the pass; ``m``, ``byte``: where, 0/-1 if nowhere."""
+    """One thing that does not hold. ``version``: event; ``number``: pass; ``m``, ``byte``: where, 0/-1 if nowhere."""
 
     kind: str
     version: int
@@ -149,7 +149,7 @@ class _Auditor(msgspec.Struct):
         return entry
 
     def _against(self, version: int, event: _Sent, base: _Request, now: _Request) -> None:
-        """Hold a request against the one it extends: what its level and its divergence let it change, and nothing else."""
+        """Hold a request against the one it extends: only what its level and its divergence allow may change."""
         divergence = event.divergence
         whole = isinstance(event, ev.PassDeferred) and event.side is not None and event.side.whole
         region = whole or (divergence is not None and divergence.cause in ("system", "tools"))
@@ -214,7 +214,7 @@ class _Auditor(msgspec.Struct):
 
 
 def audit(source: Source, stream: str, progress: Callable[[int], None] | None = None) -> Audit:
-    """Check one session. Damage of the store, an unknown event and an event that cannot follow end up as differences."""
+    """Check one session. Damage of the store, an unknown event or one that cannot follow end up as differences."""
     folded = Folded(State(stream=stream), views.View())
     auditor = _Auditor(source, folded, {}, {}, {}, [], set())
     version = 0

@@ -1,4 +1,4 @@
-"""What a host hands over, made ready for a decision: raw bytes, neutral messages, changes of model, system, tools, policy.
+"""What a host hands over, made ready for a decision: raw bytes, neutral messages, changed settings and regions.
 
 Reading is versioned with the wire (``wire/vN``): the parts an edit names are the parts that version sees.
 """
@@ -63,13 +63,14 @@ class Reader(msgspec.Struct, frozen=True):
             raw = encode(message, where)
         if len(raw) > MESSAGE_LIMIT:
             raise TooLarge(
-                f"the message has {len(raw):,} bytes; a message may have {MESSAGE_LIMIT:,}. Send large content as a file",
+                f"the message has {len(raw):,} bytes; a message may have {MESSAGE_LIMIT:,}. Send large content as "
+                "a file",
                 where=where,
             )
         return raw
 
     def read(self, state: State, raw: bytes, index: int) -> Incoming:
-        """Return the neutral form of one raw message, as the session's wire version reads it. Raises ``MessageError``."""
+        """Return the neutral form of a raw message, as the session's wire version reads it. Raises ``MessageError``."""
         incoming = wire(state.wire).read(state.codec, raw, self.count, f"messages[{index}]")
         if len(incoming.message.parts) >= PARTS_LIMIT:
             raise TooLarge(f"a message may have {PARTS_LIMIT - 1:,} parts", value=len(incoming.message.parts))

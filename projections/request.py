@@ -18,7 +18,7 @@ Text = Callable[[bytes], bytes]
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What one message of the path became: its wire messages (0, 1, or more with inserts) and the chain digest after it."""
+    """What one message of the path became: its wire messages (0, 1, with inserts more), the chain digest after it."""
 
     m: int
     json: tuple[bytes, ...]
@@ -151,7 +151,7 @@ class Built(msgspec.Struct, frozen=True):
     digest: bytes
 
     def marked(self, ttl: str | None = None) -> tuple[Any, list[Any]]:
-        """Return fresh objects of system and messages with cache marks: system end, m[0], m[1], tail (convention 26)."""
+        """Return new objects of system and messages with cache marks: system end, m[0], m[1], tail (convention 26)."""
         form = wire(self.wire)
         system_part = form.plain(self.system) if self.system else None
         messages = [form.plain(raw) for raw in self.messages]

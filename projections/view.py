@@ -202,7 +202,7 @@ def _with_text(part: PartSlots, edit: SetText) -> PartSlots:
 
 def _with_part(slots: MessageSlots, p: int, part: PartSlots) -> MessageSlots:
     padded = slots.parts + (_PLAIN,) * (p + 1 - len(slots.parts))
-    return msgspec.structs.replace(slots, parts=padded[:p] + (part,) + padded[p + 1 :])
+    return msgspec.structs.replace(slots, parts=(*padded[:p], part, *padded[p + 1 :]))
 
 
 def _arrive(view: View, change: Change, arrival: Arrival) -> None:

@@ -83,9 +83,7 @@ class Log(Protocol):
 
     url: str
 
-    def append(
-        self, stream: str, expected: int, events: Sequence[Event], chunks: Iterable[Chunk] = ()
-    ) -> Head:
+    def append(self, stream: str, expected: int, events: Sequence[Event], chunks: Iterable[Chunk] = ()) -> Head:
         """Append ``events`` behind version ``expected`` (0: the stream is new), with the chunks they name.
 
         Raises ``Conflict`` when the stream is not at ``expected``, ``StoreBusy`` after ``BUSY_MS`` without the write
@@ -93,7 +91,9 @@ class Log(Protocol):
         """
         ...
 
-    def read(self, stream: str, after: int = 0, until: int | None = None, prev: bytes | None = None) -> Iterator[Stored]:
+    def read(
+        self, stream: str, after: int = 0, until: int | None = None, prev: bytes | None = None
+    ) -> Iterator[Stored]:
         """Yield events ``after < version <= until``, checking the chain (``prev``: digest of version ``after``).
 
         Raises ``StoreDamaged`` with the position of the first event that does not verify (also a cut tail: the head
@@ -139,8 +139,9 @@ class Log(Protocol):
 
 
 def open_log(url: str | None = None) -> Log:
-    """Open the store at ``url``: ``sqlite:///path``, ``postgresql://…`` or ``memory:`` (None: ``FOLDLOG_DB`` or the user's data folder).
+    """Open the store at ``url``: ``sqlite:///path``, ``postgresql://…`` or ``memory:``.
 
+    None: what ``FOLDLOG_DB`` names, or the user's data folder.
     Raises ``OptionError`` for a URL of another kind, ``StoreUnavailable``, ``StoreNewer``.
     """
     from .stores import open_store  # the stores load their drivers, so only the one asked for is imported

@@ -108,9 +108,7 @@ def _message(role: str, blocks: list[bytes], text: bytes) -> bytes:
 def arrange(records: list[Record], words: str, ignored: Ignored, *, drop_last: bool = False) -> list[Record]:
     """Pair calls with results and merge neighbours of one role, results first; each record gets its whole message."""
     out: list[Record] = []
-    paired = pair(
-        starting_with_input(records, ignored), closing(words), ignored, unique=True, drop_last=drop_last
-    )
+    paired = pair(starting_with_input(records, ignored), closing(words), ignored, unique=True, drop_last=drop_last)
     for record in paired:
         speaker = "assistant" if record.kind in ("answer", "host") else "user"
         joins = bool(out) and (out[-1].kind in ("answer", "host")) == (speaker == "assistant")
@@ -121,8 +119,11 @@ def arrange(records: list[Record], words: str, ignored: Ignored, *, drop_last: b
             out[-1] = msgspec.structs.replace(out[-1], kind=kind, blocks=out[-1].blocks + record.blocks, text=b"")
         elif joins:
             out[-1] = msgspec.structs.replace(
-                out[-1], at=_later(out[-1], record), line=max(out[-1].line, record.line),
-                blocks=out[-1].blocks + record.blocks, text=b"",
+                out[-1],
+                at=_later(out[-1], record),
+                line=max(out[-1].line, record.line),
+                blocks=out[-1].blocks + record.blocks,
+                text=b"",
             )
         else:
             kind_now = record.kind if speaker == "assistant" else "said"

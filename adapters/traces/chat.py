@@ -13,8 +13,19 @@ from .parse import Line, blocks_of, decode, items, millis, split, text_of, usage
 from .rounds import Ignored, Record, pair, starting_with_input, to_trace
 
 _SENT = (
-    "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning",
-    "reasoning_content", "reasoning_details", "thinking_blocks", "provider_specific_fields", "audio",
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "refusal",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "thinking_blocks",
+    "provider_specific_fields",
+    "audio",
 )
 """Members of a chat message that go to a provider; a recorder's own (response, timestamp, returncode …) do not."""
 
@@ -98,9 +109,7 @@ def _load(
     return msgspec.structs.replace(trace, system=system, tools=tools)
 
 
-def _anthropic(
-    raw: bytes, value: dict[str, Any], line: int, skipped: list[Skipped], ignored: Ignored
-) -> list[Record]:
+def _anthropic(raw: bytes, value: dict[str, Any], line: int, skipped: list[Skipped], ignored: Ignored) -> list[Record]:
     role, body = value["role"], split(raw).get("content", b"")
     at = millis(value.get("timestamp"))
     if role not in ("user", "assistant"):
@@ -113,8 +122,14 @@ def _anthropic(
         return anthropic.spoken(body, ignored, line=line, at=at)
     blocks, text = anthropic.content(body)
     record = anthropic.answer(
-        "answer", blocks, ignored, text=text, line=line, at=at,
-        model=text_of(value.get("model")), usage=usage(value.get("usage")),
+        "answer",
+        blocks,
+        ignored,
+        text=text,
+        line=line,
+        at=at,
+        model=text_of(value.get("model")),
+        usage=usage(value.get("usage")),
     )
     return [record] if record else []
 

@@ -77,8 +77,14 @@ def load(name: str, rows: list[Line], skipped: list[Skipped]) -> Trace:
         if entry.host:
             ignored["message made by the host"] += 1
         record = answer(
-            "host" if entry.host else "answer", entry.blocks, ignored,
-            text=entry.text, line=entry.line, at=entry.at, model=entry.model, usage=entry.usage,
+            "host" if entry.host else "answer",
+            entry.blocks,
+            ignored,
+            text=entry.text,
+            line=entry.line,
+            at=entry.at,
+            model=entry.model,
+            usage=entry.usage,
         )
         if record is not None:
             records.append(record)

@@ -29,19 +29,19 @@ from .toolbox import REDUCE, SYSTEM, TOOLS, call
 GROWTH_OF_TOOL_STEP = (
     (0.0, 60), (0.01, 99), (0.05, 147), (0.1, 187), (0.25, 330), (0.5, 618), (0.75, 1_227), (0.9, 2_570), (0.95, 4_699),
     (0.99, 15_375), (0.999, 38_010), (1.0, 40_000),
-)
+)  # fmt: skip
 GROWTH_OF_PERSON_TURN = (
     (0.0, 20), (0.01, 33), (0.05, 82), (0.1, 131), (0.25, 260), (0.5, 466), (0.75, 832), (0.9, 1_593), (0.95, 2_383),
     (0.99, 4_854), (0.999, 19_533), (1.0, 20_000),
-)
+)  # fmt: skip
 GAP_OF_TOOL_STEP = (
     (0.0, 2.0), (0.01, 2.8), (0.05, 3.4), (0.1, 3.8), (0.25, 4.8), (0.5, 6.6), (0.75, 11.0), (0.9, 27.0), (0.95, 63.5),
     (0.99, 298.3), (0.999, 3_615.1), (1.0, 4_000.0),
-)
+)  # fmt: skip
 GAP_OF_PERSON_TURN = (
     (0.0, 3.0), (0.01, 3.5), (0.05, 14.3), (0.1, 24.1), (0.25, 55.0), (0.5, 122.1), (0.75, 306.8), (0.9, 924.5),
     (0.95, 2_236.0), (0.99, 19_571.6), (0.999, 71_649.9), (1.0, 80_000.0),
-)
+)  # fmt: skip
 PERSON_TURNS = 0.1024
 """Share of requests that a person's text preceded."""
 
@@ -50,7 +50,7 @@ PERSON_TURNS = 0.1024
 OUTPUT = (
     (0.0, 25), (0.01, 32), (0.05, 69), (0.1, 79), (0.25, 101), (0.5, 133), (0.75, 283), (0.9, 722), (0.95, 1_402),
     (0.99, 4_397), (0.999, 16_099), (1.0, 17_000),
-)
+)  # fmt: skip
 
 BYTES_PER_TOKEN = 4
 CACHE_LIFE_MS = 300_000
@@ -159,7 +159,7 @@ def generate(seed: int, requests: int, codec: Codec = "anthropic", reduce: bool 
 
 def _frame(codec: Codec, reduce: bool) -> tuple[bytes | None, bytes]:
     """Return the system prompt (in chat it is the first message instead) and the tool list, as raw JSON."""
-    listed = tools(codec, [*TOOLS, REDUCE] if reduce else TOOLS)
+    listed = tools(codec, (*TOOLS, REDUCE) if reduce else TOOLS)
     if codec == "openai-chat":
         return None, listed
     return msgspec.json.encode([{"type": "text", "text": SYSTEM}] if codec == "anthropic" else SYSTEM), listed
@@ -178,8 +178,12 @@ def _weight(part: Any) -> int:
 def _pi_usage(used: Usage) -> dict[str, Any]:
     total = used.input + used.cache_read + used.cache_write + used.output
     return {
-        "input": used.input, "output": used.output, "cacheRead": used.cache_read, "cacheWrite": used.cache_write,
-        "totalTokens": total, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0},
+        "input": used.input,
+        "output": used.output,
+        "cacheRead": used.cache_read,
+        "cacheWrite": used.cache_write,
+        "totalTokens": total,
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0},
     }
 
 

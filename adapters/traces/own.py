@@ -96,6 +96,4 @@ def load(rows: list[Line], skipped: list[Skipped]) -> Trace:
         raise InputError("the header of this foldlog trace is broken; write the trace again", value=MARK)
     system, tools = (None if bytes(raw) == b"null" else bytes(raw) for raw in (header.system, header.tools))
     counts = dict(sorted(ignored.items()))
-    return Trace(
-        header.name, header.codec, header.model, system, tools, tuple(steps), tail, tuple(skipped), counts
-    )
+    return Trace(header.name, header.codec, header.model, system, tools, tuple(steps), tail, tuple(skipped), counts)

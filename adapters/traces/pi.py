@@ -98,7 +98,11 @@ def _close(record: Record, call: str) -> Record:
     blocks = msgspec.json.decode(record.raw)["content"]
     name = next((text_of(block.get("name")) for block in blocks if block.get("id") == call), "")
     message = {
-        "role": "toolResult", "toolCallId": call, "toolName": name,
-        "content": [{"type": "text", "text": NO_RESULT}], "isError": True, "timestamp": record.at,
+        "role": "toolResult",
+        "toolCallId": call,
+        "toolName": name,
+        "content": [{"type": "text", "text": NO_RESULT}],
+        "isError": True,
+        "timestamp": record.at,
     }
     return Record("result", record.line, record.at, msgspec.json.encode(message), of=call)

@@ -6,6 +6,7 @@ Media inside a tool result share its number (``transform.md`` 2.1, convention 9)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -65,8 +66,13 @@ def assistant(codec: Codec, parts: list[Said | Thought | Called], model: str, at
     if codec == "pi":
         calls = any(isinstance(part, Called) for part in parts)
         message = {
-            "role": "assistant", "content": [_pi_block(part) for part in parts], "api": "anthropic-messages",
-            "provider": "anthropic", "model": model, "usage": usage, "stopReason": "toolUse" if calls else "stop",
+            "role": "assistant",
+            "content": [_pi_block(part) for part in parts],
+            "api": "anthropic-messages",
+            "provider": "anthropic",
+            "model": model,
+            "usage": usage,
+            "stopReason": "toolUse" if calls else "stop",
             "timestamp": at,
         }
         return Written((_json(message),), texts)
@@ -107,13 +113,15 @@ def given(codec: Codec, results: list[Returned], parts: list[Said | Shown], at: 
     return Written(tuple(messages), (*kinds, *map(_kind, last)))
 
 
-def tools(codec: Codec, listed: list[tuple[str, str, dict[str, Any]]]) -> bytes:
+def tools(codec: Codec, listed: Sequence[tuple[str, str, dict[str, Any]]]) -> bytes:
     """Write the tool list: name, description and JSON schema of each."""
     if codec == "openai-chat":
-        return _json([
-            {"type": "function", "function": {"name": name, "description": about, "parameters": schema}}
-            for name, about, schema in listed
-        ])
+        return _json(
+            [
+                {"type": "function", "function": {"name": name, "description": about, "parameters": schema}}
+                for name, about, schema in listed
+            ]
+        )
     key = "input_schema" if codec == "anthropic" else "parameters"
     return _json([{"name": name, "description": about, key: schema} for name, about, schema in listed])
 
@@ -158,8 +166,12 @@ def _pi_result(result: Returned, at: int) -> dict[str, Any]:
     if result.picture:
         content.append(_pi_block(Shown(result.picture)))
     return {
-        "role": "toolResult", "toolCallId": result.id, "toolName": result.name, "content": content,
-        "isError": result.error, "timestamp": at,
+        "role": "toolResult",
+        "toolCallId": result.id,
+        "toolName": result.name,
+        "content": content,
+        "isError": result.error,
+        "timestamp": at,
     }
 
 

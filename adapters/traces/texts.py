@@ -32,7 +32,10 @@ LOGS, TESTS, TRACES = compiled(words.LOGS), compiled(words.TESTS), compiled(word
 SEARCH, LISTING, GIT = compiled(words.SEARCH), compiled(words.LISTING), compiled(words.GIT)
 DATA, DOCS, FOREIGN = compiled(words.DATA), compiled(words.DOCS), compiled(words.FOREIGN)
 REASONING, SAYS, SUMMARY, ASKS = (
-    compiled(words.REASONING), compiled(words.SAYS), compiled(words.SUMMARY), compiled(words.ASKS)
+    compiled(words.REASONING),
+    compiled(words.SAYS),
+    compiled(words.SUMMARY),
+    compiled(words.ASKS),
 )
 _LANGUAGES = ((PYTHON, "py"), (TYPESCRIPT, "ts"), (GO, "go"))
 
@@ -112,7 +115,7 @@ def numbered(rng: Random, have: Pools, size: int, *, special: bool = False) -> s
     """Return a file as a read tool shows it: every line with its number; ``special`` puts in what tokenizers fear."""
     body = source(rng, have, size) if rng.random() < 0.85 else fill(rng, DOCS, have, size)
     if special:
-        body.insert(len(body) // 2, "STOP = \"<|endoftext|>\"  # " + foreign(rng, have))
+        body.insert(len(body) // 2, 'STOP = "<|endoftext|>"  # ' + foreign(rng, have))
     first = 1 if rng.random() < 0.6 else rng.randrange(1, 900)
     return "\n".join([f"{number:6d}→{line}" for number, line in enumerate(body, first)])
 

@@ -16,22 +16,31 @@ def _schema(required: str, **properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required.split(), "additionalProperties": False}
 
 
-TOOLS: list[tuple[str, str, dict[str, Any]]] = [
-    ("read", "Read a file of the project; give offset and limit for a part of a long one.",
-     _schema("path", path=_TEXT, offset=_NUMBER, limit=_NUMBER)),
-    ("edit", "Replace one exact, unique piece of a file by another.",
-     _schema("path old_text new_text", path=_TEXT, old_text=_TEXT, new_text=_TEXT)),
+TOOLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
+        "read",
+        "Read a file of the project; give offset and limit for a part of a long one.",
+        _schema("path", path=_TEXT, offset=_NUMBER, limit=_NUMBER),
+    ),
+    (
+        "edit",
+        "Replace one exact, unique piece of a file by another.",
+        _schema("path old_text new_text", path=_TEXT, old_text=_TEXT, new_text=_TEXT),
+    ),
     ("write", "Write a whole file, replacing what was there.", _schema("path content", path=_TEXT, content=_TEXT)),
-    ("bash", "Run a command in the project folder and return what it printed.",
-     _schema("command", command=_TEXT, timeout_ms=_NUMBER)),
+    (
+        "bash",
+        "Run a command in the project folder and return what it printed.",
+        _schema("command", command=_TEXT, timeout_ms=_NUMBER),
+    ),
     ("grep", "Search file contents with a regular expression.", _schema("pattern", pattern=_TEXT, path=_TEXT)),
     ("glob", "List files whose path matches a pattern.", _schema("pattern", pattern=_TEXT)),
     ("screenshot", "Take a picture of a page of the running application.", _schema("url", url=_TEXT)),
-]
+)
 
 REDUCE: tuple[str, str, dict[str, Any]] = (
     "ctx_reduce",
-    "Drop parts of the conversation that are no longer needed, by their numbers: \"3-5,8\".",
+    'Drop parts of the conversation that are no longer needed, by their numbers: "3-5,8".',
     _schema("drop", drop=_TEXT),
 )
 
@@ -83,5 +92,5 @@ def call(rng: Random, have: Pools, size: int, *, special: bool = False) -> tuple
     if turn < 0.96:
         log = texts.fill(rng, texts.LOGS, have, size)
         return "bash", {"command": f"make {rng.choice(have['v'])}"}, "\n".join(log), False
-    data = "{\n" + "\n".join(texts.fill(rng, texts.DATA, have, size)) + "\n  \"end\": true\n}"
+    data = "{\n" + "\n".join(texts.fill(rng, texts.DATA, have, size)) + '\n  "end": true\n}'
     return "bash", {"command": f"cat {path.rpartition('.')[0]}.json"}, data, False

@@ -12,9 +12,9 @@ import msgspec
 
 from .. import events as ev
 from .. import identity
+from ..history import budgets
 from ..identity import Observation, Scene
 from ..policy import Settings
-from ..history import budgets
 from ..session import State
 from ..transcript import Message
 from ..window import family
@@ -25,8 +25,8 @@ class Given(msgspec.Struct, frozen=True):
     """What the host and the world said about this pass.
 
     ``at``: wall clock; ``now``: the host's clock (both ms UTC). ``events``: changes of model, system, tools and policy
-    to record first; ``summary``: one is being made or may be; ``blocked``: only
-    the newest prompt keeps it from having something to read; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
+    to record first; ``summary``: one is being made or may be; ``blocked``: only the newest prompt keeps it from having
+    something to read; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
     ``system``, ``tools``: digests of the request's own regions (of a side request they may not be the session's).
     """
 
@@ -241,7 +241,7 @@ def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
 
 
 def _first_change(scene: Scene) -> tuple[int, int]:
-    """Return the path index and part from which these messages are not as they were, as far as the request shows them."""
+    """Return the path index and part from which these messages are not as they were, where the request shows them."""
     seen = scene.seen
     if seen.cause != "revised":
         return seen.touched, seen.part

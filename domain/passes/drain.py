@@ -18,7 +18,7 @@ PLACEHOLDER_TOKENS = 6
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """One drop that can land now: its edits, the tokens it frees (of a tiny part none), the first path index it changes."""
+    """One drop that can land now: its edits, the tokens it frees (a tiny part: 0), the first path index it changes."""
 
     tag: int
     mode: str
@@ -83,7 +83,7 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | 
 
 
 def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message) -> bool:
-    """Whether taking the arc out would touch native reasoning (3.4) or fuse two reasoned turns (``hosts.md`` 6.1, 9)."""
+    """Whether removing the arc would touch native reasoning (3.4) or fuse two reasoned turns (``hosts.md`` 6.1, 9)."""
     if scene.state.codec == "openai-chat":
         return False
     if any(isinstance(part, Thinking) for part in caller.parts):

@@ -12,7 +12,7 @@ from ..session import key
 from ..transcript import Media, Message, Part, Result, Text, Thinking
 
 NO_CONTENT = b"(no content)"
-"""What stands for a user turn whose texts were all blank: providers refuse an empty turn, and it may not vanish (T18)."""
+"""What stands for a user turn whose texts were all blank: providers refuse an empty turn; it may not vanish (T18)."""
 TAG_TOKENS = 4
 """What a shown ``§N§ `` costs, about, in tokens."""
 

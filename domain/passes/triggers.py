@@ -8,11 +8,14 @@ from __future__ import annotations
 from ..identity import Scene
 
 
-def fold_reasons(scene: Scene, *, model: str, system_hash: bytes, tools_names: bytes, idle: bool, managed: bool) -> tuple[str, ...]:
+def fold_reasons(
+    scene: Scene, *, model: str, system_hash: bytes, tools_names: bytes, idle: bool, managed: bool
+) -> tuple[str, ...]:
     """Return why m[0] must be rendered again, empty for no fold. An unknown signal never triggers."""
     state = scene.state
     fold = state.fold
-    if fold is None or (managed and state.primary and not fold.head_tokens):  # none yet, or made while compaction was off
+    # None yet, or made while compaction was off.
+    if fold is None or (managed and state.primary and not fold.head_tokens):
         return ("first_render",)
     found = []
     if model and fold.model and model != fold.model:
