@@ -434,6 +434,8 @@ class Core:
         self._bodies.update((digest, raw) for digest, (raw, _) in intake.bodies.items())
         self._texts.update(texts)
         before, length = hot.state.pos, hot.state.base_len
+        if intake.seen.base is not None:  # it extends another request than the head's last, along the new path
+            before, length = {scene.at(i): i for i in range(scene.length())}, intake.seen.base[1]
         delta = tuple(
             one
             for one in sent

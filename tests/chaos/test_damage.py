@@ -229,6 +229,7 @@ def sound(kit: Kit, stream: str) -> bool:
 
 @rule("LAW-1", "LAW-2", "PROP-1")
 @pytest.mark.postgres
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
 def test_damage_is_named_and_nothing_else_is(kit: Kit, damage: Damage) -> None:
     assert sound(kit, X)

@@ -29,8 +29,8 @@ from support.rules import rule
 KINDS = ("before", "inside", "lost", "evolve", "evolved")
 STORED = {"lost", "evolve", "evolved"}
 SNAPPED = {"before", "inside", "evolved"}
-EVERY = 3
-"""In a new process, what was stored and not acknowledged is tried at every append, the others at every third."""
+EVERY = 5
+"""In a new process, what was stored and not acknowledged is tried at every append, the others at every fifth."""
 
 
 class Crash(Exception):

@@ -101,11 +101,6 @@ def idle_fold_every_pass(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(schedule, "idle", idle)
 
 
-def chain_goes_on_from_the_start(patch: pytest.MonkeyPatch) -> None:
-    """After another process's events the chain is believed to be as it was."""
-    patch.setattr(engine, "settle", lambda hot: None)
-
-
 MUTATIONS: dict[Patch, str] = {
     protection_ignored: "a protected result was dropped",
     drained_without_pressure: "LAW-4: .* rebuilt for no cause",
@@ -115,7 +110,6 @@ MUTATIONS: dict[Patch, str] = {
     command_applied_twice: "PROP-1: (a command was applied|the same command)",
     tag_numbers_come_again: "PROP-9|a tag number out of order",
     idle_fold_every_pass: "LAW-4: folded for idleness|PROP-1: twice",
-    chain_goes_on_from_the_start: "LAW-2|kind='digest'",
 }
 """Each with what the machine says of it, so that no other fault can pass for it."""
 

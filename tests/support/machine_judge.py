@@ -35,6 +35,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     _bytes(machine, now, state)
     _causes(machine, now, state)
     gone = _content(machine, now)
+    machine.numbered = len(state.tags)
     marked = request.built.marked()
     raw = machine.handed(items)
     if machine.codec == "openai-chat":
@@ -55,6 +56,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         machine.counts["rebuilds"] += 1
         if isinstance(event, ev.BaselineFolded):
             machine.folded_model = machine.model
+            machine.unmanaged = (POLICIES[machine.policy] or {}).get("compaction") is False
     if "cache_loss" in request.reasons:
         machine.lost = False
     machine.head = now
@@ -132,8 +134,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
     ):
         return
     tools = [number for number, tag in enumerate(state.tags, 1) if tag.kind == "tool"]
-    fresh = {number for arrival in event.arrivals for number in map(abs, arrival.tags)}
-    newest = [number for number in tools if number not in fresh][-3:]
+    newest = [number for number in tools if number <= machine.numbered][-3:]
     assert not landed & set(newest), f"a protected result was dropped: {landed & set(newest)}"
 
 
@@ -142,7 +143,7 @@ def _fold_causes(machine: Machine, now: checks.Served) -> None:
     waited = machine.seen - machine.rebuilt_now
     for reason in now.event.reasons:
         if reason == "first_render":
-            assert last is None, "LAW-4: the first render came twice"
+            assert last is None or machine.unmanaged, "LAW-4: the first render came twice"
         elif reason == "ttl_idle":
             assert waited > min(TTLS[machine.policy], 300_000), (
                 f"LAW-4: folded for idleness {waited} ms after a rebuild"

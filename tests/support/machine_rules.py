@@ -124,9 +124,9 @@ class FoldlogMachine(RuleBasedStateMachine):
     def drop(self, at: int, count: int, what: int) -> None:
         self.do("drop", at=at, count=count, what=what)
 
-    @rule(at=PLACE, count=st.integers(0, 11), percent=st.sampled_from((66, 88)))
-    def drop_under_pressure(self, at: int, count: int, percent: int) -> None:
-        self.do("drop", at=at, count=count)
+    @rule(at=PLACE, count=st.integers(0, 11), percent=st.sampled_from((66, 88)), what=st.sampled_from((0, 0, 3)))
+    def drop_under_pressure(self, at: int, count: int, percent: int, what: int) -> None:
+        self.do("drop", at=at, count=count, what=what)
         self.do("usage", percent=percent)
 
     @rule()

@@ -286,7 +286,7 @@ class Steps:
         self.wall += seconds * 1000
 
     def do_drop(self, at: int = 0, count: int = 1, what: int = 0) -> None:
-        """The agent marks tags as spent: valid ones, unknown ones, nonsense."""
+        """The agent marks tags as spent: some (0), unknown ones (1), nonsense (2), the newest (3)."""
         seen = max(self.owners, default=0)  # what the agent sees, whichever process sent it
         total = max(len(self.hot().state.tags), seen)
         if what == 1:
@@ -294,7 +294,7 @@ class Steps:
         elif what == 2:
             self.fails(lambda: self.session().reduce(("", "x", "5-3", "-1", "1,,2", "§§")[at % 6]), foldlog.RangeError)
         elif total:
-            first = 1 + at % total
+            first = 1 + at % total if what != 3 else max(total - count % 12, 1)
             last = min(first + count % 12, total)
             name = f"cmd{self.ticks}" if at % 2 else ""
             reply = self.command(lambda: self.session().reduce(f"{first}-{last}", name), bool(name))
