@@ -91,7 +91,7 @@ class Historian:
         self._watcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="foldlog-watch")
 
     def hint(self, core: engine.Core) -> tuple[bool, bool]:
-        """Whether a summary may still come (one is made, or something can be read), and whether a prompt is in the way."""
+        """Whether a summary may still come (being made, or something to read), and whether a prompt is in the way."""
         possible, blocked = self._hints.get(core.stream, (False, False))
         return core.stream in self._works or possible, blocked
 
@@ -203,7 +203,7 @@ class Historian:
         now = gauged(core, state)
         figures = self._figures(now)
         offset = _offset(state)
-        rows = [self._row(core, state, m) for m in state.path[offset - 1 :]]
+        rows = [self._row(state, m) for m in state.path[offset - 1 :]]
         usage = max(now.percent, 9_500) if forced else now.percent
         facts = trigger.Facts(
             running=state.run is not None and state.run.lease > core.clock(),
@@ -243,7 +243,8 @@ class Historian:
         droppable = sum(state.tags[number - 1].tokens for number in state.queue)
         return trigger.project(usage, active, droppable)
 
-    def _row(self, core: engine.Core, state: State, m: int) -> boundary.Row:
+    @staticmethod
+    def _row(state: State, m: int) -> boundary.Row:
         message = state.node(m).message
         return boundary.Row(
             tokens=sum(part.tokens for part in message.parts),
