@@ -373,9 +373,11 @@ def test_summaries_do_not_depend_on_the_order_turns_come_in():
 
 
 def test_arguments_that_are_no_object_stand_under_an_empty_name():
-    raw = json.dumps({
-        "role": "assistant",
-        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "bash", "arguments": "{broken"}}],
-    }).encode()
+    raw = json.dumps(
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "bash", "arguments": "{broken"}}],
+        }
+    ).encode()
     message = wire(CURRENT).read("openai-chat", raw, len).message
     assert turn("openai-chat", 1, message, raw).calls == (ToolCall("bash", {"": "{broken"}, "a"),)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from foldlog.adapters.models.tokens import tokenizer
 from foldlog.adapters.traces import generator
 from foldlog.adapters.traces.bundled import bundled
 from foldlog.adapters.traces.generator import generate, ranges, stream
@@ -85,7 +86,7 @@ def test_requests_are_valid(codec: Any) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_drops_name_numbers_as_an_independent_count_gives_them(codec: Any) -> None:
-    """Each ctx_reduce call names only parts that exist, none twice, mostly results, never its own exemplars."""
+    """TRACE-22: each ctx_reduce call names only parts that exist, none twice, mostly results, never its own exemplars."""
     trace = generate(7, 400, codec)
     numbers: dict[int, tuple[str, str]] = {}
     names: dict[str, str] = {}
@@ -120,6 +121,7 @@ def test_without_the_tool_it_is_neither_listed_nor_called() -> None:
 
 
 def test_equal_in_another_process_with_another_hash_seed() -> None:
+    """TRACE-20: a function of its arguments alone."""
     code = (
         "from foldlog.adapters.traces.generator import generate\n"
         "from hashlib import sha256\n"
@@ -137,11 +139,12 @@ def test_equal_in_another_process_with_another_hash_seed() -> None:
 
 
 def test_a_longer_session_begins_like_a_shorter_one() -> None:
+    """TRACE-20."""
     assert generate(3, 60).steps[:20] == generate(3, 20).steps == tuple(islice(stream(3), 20))
 
 
 def test_sizes_follow_the_recorded_sessions() -> None:
-    """Median growth and pace within a quarter of the measured medians; compression as that of real sessions."""
+    """TRACE-21: median growth and pace within a quarter of the measured medians; compression as that of real sessions."""
     trace = generate(1, 2_500)
     prompts = [u.input + u.cache_read + u.cache_write for u in (step.usage for step in trace.steps) if u]
     growth = sorted(b - a for a, b in pairwise(prompts))
@@ -152,6 +155,37 @@ def test_sizes_follow_the_recorded_sessions() -> None:
     assert 0.01 < sum(gap > 300 for gap in gaps) / len(gaps) < 0.08
     raw = b"".join(messages_of(trace))
     assert 0.15 < len(zlib.compress(raw, 6)) / len(raw) < 0.30
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_usage_is_that_of_the_raw_request(codec: Any) -> None:
+    """TRACE-23: four bytes a token over all that is sent; what was sent within five minutes is read from the cache."""
+    trace = generate(4, 300, codec)
+    size, before, sent = len(trace.system or b"") + len(trace.tools or b""), 0, 0
+    warm = cold = 0
+    for step in trace.steps:
+        size += sum(map(len, step.messages))
+        used = step.usage
+        assert used is not None
+        assert used.input + used.cache_read + used.cache_write == max(size // 4, used.input)
+        lives = bool(sent) and step.at - sent <= 300_000
+        assert used.cache_read == (before if lives else 0)
+        warm += lives
+        cold += not lives
+        before, sent = size // 4, step.at
+    assert warm > cold > 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_system_and_tools_are_small(codec: Any) -> None:
+    """TRACE-24: under 1,000 tokens together, and there is something of both."""
+    trace = generate(4, 1, codec)
+    first = json.loads(trace.steps[0].messages[0])
+    system = trace.system or trace.steps[0].messages[0]
+    assert trace.system or first["role"] == "system"
+    assert b"coding agent" in system
+    assert b"grep" in (trace.tools or b"")
+    assert tokenizer()(system.decode() + (trace.tools or b"").decode()) < 1_000
 
 
 def test_no_long_line_is_said_twice() -> None:

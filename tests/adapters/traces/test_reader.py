@@ -145,7 +145,7 @@ def arrays(trace: Trace) -> list[Any]:
 
 
 def test_lines_of_one_response_join_across_a_result(tmp_path: Path) -> None:
-    """TRACE-4, TRACE-5, TRACE-7: one message per id, the round's results first in the very next user message."""
+    """TRACE-4, TRACE-5, TRACE-7, TRACE-12: one message per id, times as lines came, the round's results first in the very next user message."""
     one, two = {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}, {"id": "m2"}
     rows = [
         claude("user", "do it", timestamp="2026-01-01T00:00:01Z"),
@@ -167,6 +167,27 @@ def test_lines_of_one_response_join_across_a_result(tmp_path: Path) -> None:
     assert [step.at for step in trace.steps] == [1_767_225_601_000, 1_767_225_602_000]
     assert trace.steps[0].usage == Usage(5, -1, -1, 9)
     assert arrays_of(trace.tail) == [{"role": "assistant", "content": "done"}]
+
+
+def test_what_the_host_said_in_the_agent_s_name_answers_no_request(tmp_path: Path) -> None:
+    """TRACE-10: a synthetic message stands in the array, joined to its neighbour, and made no request of its own."""
+    rows = [
+        claude("user", "go"),
+        claude("assistant", "No response requested.", message={"id": "s", "model": "<synthetic>"}),
+        claude("user", "and now?"),
+        claude("assistant", "one", message={"id": "m1"}),
+        claude("assistant", "two", message={"id": "m2"}),
+        claude("user", "thanks"),
+        claude("assistant", "done", message={"id": "m3"}),
+    ]
+    trace = load(saved(tmp_path, rows))
+    assert_valid(trace)
+    assert trace.ignored["message made by the host"] == 1
+    assert len(trace.steps) == 2
+    assert [message["role"] for message in arrays(trace)] == ["user", "assistant", "user", "assistant", "user"]
+    assert "No response requested." in str(arrays(trace)[1])
+    joined = arrays(trace)[3]["content"]
+    assert [block["text"] for block in joined] == ["one", "two"]
 
 
 def arrays_of(raws: tuple[bytes, ...]) -> list[Any]:
@@ -199,9 +220,16 @@ def test_what_the_host_would_not_send_is_counted(tmp_path: Path) -> None:
     closed = {**result("a", "[Request interrupted by user for tool use]"), "is_error": True}
     assert messages[2]["content"] == [result("b"), closed, text("[Request interrupted by user for tool use]")]
     assert trace.ignored == {
-        "answer with nothing left": 1, "call closed as unanswered": 1, "host compaction": 1, "sidechain": 1,
-        "host compaction summary": 1, "line of type file-history-snapshot": 1, "line recorded twice": 1,
-        "message before the first input": 1, "provider error": 1, "result without a call": 1,
+        "answer with nothing left": 1,
+        "call closed as unanswered": 1,
+        "host compaction": 1,
+        "sidechain": 1,
+        "host compaction summary": 1,
+        "line of type file-history-snapshot": 1,
+        "line recorded twice": 1,
+        "message before the first input": 1,
+        "provider error": 1,
+        "result without a call": 1,
     }
 
 
@@ -211,7 +239,9 @@ def test_broken_lines_are_named(tmp_path: Path) -> None:
     rows = [claude("user", "hi"), '{"type":"user",', "", "[1]", deep, claude("user", None), claude("assistant", "yes")]
     trace = load(saved(tmp_path, rows))
     assert [(one.line, one.why.split(":")[0]) for one in trace.skipped] == [
-        (2, "not JSON"), (4, "a JSON list, not an object"), (5, trace.skipped[2].why.split(":")[0]),
+        (2, "not JSON"),
+        (4, "a JSON list, not an object"),
+        (5, trace.skipped[2].why.split(":")[0]),
         (6, "the message has no content"),
     ]
     assert len(trace.steps) == 1
@@ -268,7 +298,10 @@ def test_arrays_are_told_apart_by_content(tmp_path: Path, messages: list[Any], c
     """TRACE-2: an array in any of its wrappings is the same two requests."""
     frame = {"messages": messages}
     bodies = {
-        "array": [messages], "pretty": [json.dumps(frame, indent=1)], "object": [frame], "lines": messages,
+        "array": [messages],
+        "pretty": [json.dumps(frame, indent=1)],
+        "object": [frame],
+        "lines": messages,
         "one line of several": [{"messages": messages[:-2]}, frame],
     }
     trace = load(saved(tmp_path, bodies[shape], "session.jsonl"))
