@@ -12,7 +12,7 @@ help:
 	@echo 'make test    every test, with a real PostgreSQL'
 	@echo 'make quick   the tests without the slow ones (under a minute)'
 	@echo 'make lint    ruff and mypy'
-	@echo 'make format  let ruff put imports and small things right'
+	@echo 'make format  let ruff put layout, imports and small things right'
 	@echo 'make bench   the budgets, measured as ratios'
 	@echo 'make soak    the state machine with many more examples'
 	@echo 'make specs   write the generated parts of specs/ again'
@@ -31,10 +31,12 @@ quick: setup
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 format: setup
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 bench: setup
 	$(BIN)/python tests/bench/run.py
