@@ -185,14 +185,22 @@ class Session:
         """The host's own id of the session."""
         return self.core.options.session
 
-    def prepare(self, messages: Any, system: Any = None, tools: Any = None, now: Any = None) -> Request:
+    def prepare(
+        self,
+        messages: Any,
+        system: Any = None,
+        tools: Any = None,
+        now: Any = None,
+        waiting: Callable[[str], None] | None = None,
+    ) -> Request:
         """Take the whole array of messages and return what to send.
 
         ``messages``: dicts or JSON bytes. ``system``, ``tools``: None means unchanged (first time: absent), ``""`` and
-        ``[]`` none. ``now``: epoch seconds or an aware datetime. Raises ``MessageError``, ``Refused``, ``StoreBusy``.
+        ``[]`` none. ``now``: epoch seconds or an aware datetime. ``waiting`` is called with words for people where the
+        request waits for a summary (from 95% on, convention 21). Raises ``MessageError``, ``Refused``, ``StoreBusy``.
         """
         at = milliseconds(now)
-        return self._request(self.core.prepare(messages, system, tools, at), at is not None)
+        return self._request(self.core.prepare(messages, system, tools, at, waiting), at is not None)
 
     def advance(
         self,
@@ -200,11 +208,12 @@ class Session:
         revised: Sequence[tuple[Any, Any]] = (),
         retracted: Sequence[Any] = (),
         now: Any = None,
+        waiting: Callable[[str], None] | None = None,
     ) -> Request:
         """Take what changed since the last request: new messages, (handle, message) pairs, handles taken away."""
         at = milliseconds(now)
         changed, gone = _pairs(revised), _listed("retracted", retracted)
-        return self._request(self.core.advance(new_messages, changed, gone, at), at is not None)
+        return self._request(self.core.advance(new_messages, changed, gone, at, waiting), at is not None)
 
     def reduce(self, drop: str, command: str = "") -> str:
         """Mark tags (``3-5,8``) as spent; return the agent's reply. The request changes on a later pass.

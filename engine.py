@@ -140,22 +140,36 @@ class Core:
 
     # ------------------------------------------------------------------ passes
 
-    def prepare(self, messages: Any, system: Any, tools: Any, now: int | None) -> Produced:
-        """Take the host's whole array and produce the next request."""
+    def prepare(
+        self,
+        messages: Any,
+        system: Any,
+        tools: Any,
+        now: int | None,
+        waiting: Callable[[str], None] | None = None,
+    ) -> Produced:
+        """Take the host's whole array and produce the next request. ``waiting`` is told why, if it has to wait."""
         raws = self.reader.raws(messages)
         if not raws:
             raise MessageError("the array of messages is empty; there is nothing to send", where="messages")
         with self.lock:
-            return self._pass(lambda hot, at: self._whole(hot, at, raws, system, tools), now, tools)
+            return self._pass(lambda hot, at: self._whole(hot, at, raws, system, tools), now, tools, waiting)
 
     def advance(
-        self, new: Any, revised: Sequence[tuple[Any, Any]], retracted: Sequence[Any], now: int | None
+        self,
+        new: Any,
+        revised: Sequence[tuple[Any, Any]],
+        retracted: Sequence[Any],
+        now: int | None,
+        waiting: Callable[[str], None] | None = None,
     ) -> Produced:
         """Take only what changed since the last request and produce the next one."""
         raws = self.reader.raws(new)
         changed = [(handle, self.reader.raw(message, f"revised[{i}]")) for i, (handle, message) in enumerate(revised)]
         with self.lock:
-            return self._pass(lambda hot, at: self._increment(hot, at, raws, changed, retracted), now)
+            return self._pass(
+                lambda hot, at: self._increment(hot, at, raws, changed, retracted), now, waiting=waiting
+            )
 
     def command(
         self,
@@ -257,7 +271,8 @@ class Core:
             else:
                 intake = observe(hot, at)
                 plan = self._decide(hot.state, intake, command, at, at if now is None else now)
-            if not relieved and self.summaries is not None and hot.state.primary and _critical(plan.outcome):
+            alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
+            if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
                 relieved = True
                 if self.summaries.relieve(self, waiting):
                     hot = self.hot()

@@ -22,7 +22,7 @@ from ..domain import events as ev
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
 from ..domain.passes.schedule import Pressure, gauge, idle
-from ..domain.session import State, history
+from ..domain.session import STALE, State, history
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay
 from .models.summarizers.port import Job, Summarised, Summarizer, Turn, kind_of
@@ -61,6 +61,7 @@ class _Work:
         self.job = job
         self.chunk = made
         self.done = threading.Event()
+        self.waited = False
         self.result: Summarised | FoldlogError | None = None
         self.published = False
 
@@ -84,6 +85,8 @@ class Historian:
         self.told = told or (lambda _: None)
         self.calls: list[Summarised] = []
         self.owner = secrets.token_urlsafe(9)
+        self._free = bool(getattr(summarizer, "free", False))
+        self._waited: dict[str, str] = {}
         self._works: dict[str, _Work] = {}
         self._looked: dict[str, tuple[int, int]] = {}
         self._hints: dict[str, tuple[bool, bool]] = {}
@@ -92,8 +95,22 @@ class Historian:
 
     def hint(self, core: engine.Core) -> tuple[bool, bool]:
         """Whether a summary may still come (being made, or something to read), and whether a prompt is in the way."""
-        possible, blocked = self._hints.get(core.stream, (False, False))
-        return core.stream in self._works or possible, blocked
+        state = core.hot().state
+        if self._mine(core, state) is not None:
+            return True, False
+        # what failed so often comes no more below 95%: drops that wait for it would wait for ever
+        return (False, False) if state.failures >= GIVE_UP else self._hints.get(core.stream, (False, False))
+
+    def _mine(self, core: engine.Core, state: State) -> _Work | None:
+        """Return this process's run, None where its lease ran out or was lost: a hung summariser stops no other run."""
+        work = self._works.get(core.stream)
+        if work is None:
+            return None
+        if state.run is not None and state.run.run == work.stretch.run and state.run.lease > core.clock():
+            return work
+        del self._works[core.stream]
+        work.published = True
+        return None
 
     def watch(self, core: engine.Core) -> None:
         """Look at a session once the pass has gone out: at once where runs are inline, else in the background."""
@@ -120,7 +137,7 @@ class Historian:
         ``now``: session time in ms, the wall clock if None. A summariser that asks no model goes on until nothing more
         is due; any other makes one run a look.
         """
-        for _ in range(RUNS if self.summarizer.free else 1):
+        for _ in range(RUNS if self._free else 1):
             work = self._look_once(core, now)
             if work is None:
                 return
@@ -133,7 +150,7 @@ class Historian:
             state = core.hot().state
             if not state.primary or not core.settings(state.policy, state.model).compaction:
                 return None
-            if core.stream in self._works:
+            if self._mine(core, state) is not None or state.failures >= GIVE_UP:
                 return None
             lost = self._cache_gone(core, state, core.clock() if now is None else now)
             if not lost and not self._worth_looking(core, state):
@@ -154,10 +171,17 @@ class Historian:
         The caller holds the session's lock. Waits for a run of this process or another one, at most the timeout.
         """
         state = core.hot().state
+        if not core.settings(state.policy, state.model).compaction:
+            return False
         before = len(state.compartments)
         deadline = time.monotonic() + self.timeout_ms / 1000
-        work = self._works.get(core.stream)
+        work = self._mine(core, state)
+        if work is not None and work.waited and not work.done.is_set():
+            return False  # once per run: a pass that waited in vain is not followed by others that do
         if work is None and state.run is not None and state.run.lease > core.clock():
+            if self._waited.get(core.stream) == state.run.run:
+                return False
+            self._waited[core.stream] = state.run.run
             self._tell(waiting, "the session is nearly full; waiting for another process's summary")
             while time.monotonic() < deadline and state.run is not None and state.run.lease > core.clock():
                 time.sleep(POLL)
@@ -170,6 +194,7 @@ class Historian:
                 if work is not None and not self.inline:
                     threading.Thread(target=self._summarise, args=(work,), daemon=True).start()
         if work is not None:
+            work.waited = True
             self._tell(waiting, "the session is nearly full; waiting for a summary of its older part")
             if self.inline:
                 self._summarise(work)
@@ -182,7 +207,7 @@ class Historian:
 
     def _worth_looking(self, core: engine.Core, state: State) -> bool:
         """Whether enough has come since the last look: a look reads the whole raw tail."""
-        if state.last is None or (state.failures >= GIVE_UP and not state.marked):
+        if state.last is None:
             return False
         seen, offset = self._looked.get(core.stream, (-1, -1))
         now = gauged(core, state)
@@ -309,14 +334,15 @@ class Historian:
             except FoldlogError as error:
                 self.told(f"the summary could not be stored: {error}")
                 return
-            if self.summarizer.free:
+            if self._free:
                 self.consider(core, now)
 
         threading.Thread(target=run, name="foldlog-historian", daemon=True).start()
 
     def _summarise(self, work: _Work) -> None:
         try:
-            work.result = self.summarizer(work.job)
+            if work.chunk.lines:  # noise alone asks nobody: it becomes a boundary without a text (HIST-21)
+                work.result = self.summarizer(work.job)
         except FoldlogError as error:
             work.result = error
         except Exception as error:  # noqa: BLE001 - a summariser is foreign code: what it raises is a failed run, no more
@@ -328,12 +354,15 @@ class Historian:
         if work.published:
             return
         work.published = True
-        self._works.pop(core.stream, None)
+        if self._works.get(core.stream) is work:
+            del self._works[core.stream]
         result = work.result
         failed = result if isinstance(result, FoldlogError) else None
         texts: dict[bytes, bytes] = {}
         found: tuple[parse.DraftCompartment, ...] = ()
-        if isinstance(result, Summarised):
+        if not work.chunk.lines:
+            found = (_nothing(work.chunk),)
+        elif isinstance(result, Summarised):
             self.calls.append(result)
             draft = parse.parse(result.raw) if result.raw else _draft(result)
             verdict = validate.check(draft, work.chunk)
@@ -360,7 +389,7 @@ class Historian:
             if failed is not None:
                 return [ev.HistorianFailed(at, "", stretch.run, kind_of(failed), words)]
             if fingerprint(hot.state, stretch.ordinals) != stretch.fingerprint or not shown:
-                return [ev.HistorianFailed(at, "", stretch.run, "stale", b"")]
+                return [ev.HistorianFailed(at, "", stretch.run, STALE, b"")]
             base = hot.state.compartments[-1].seq + 1 if hot.state.compartments else 0
             numbered = tuple(msgspec.structs.replace(one, seq=base + n) for n, one in enumerate(shown))
             return [ev.HistorianPublished(at, "", stretch.run, numbered, (), (), ())]
@@ -411,6 +440,14 @@ def _offset(state: State) -> int:
     """Return the first path position (1-based) no compartment covers."""
     covered = history(state)
     return state.pos[covered[-1].last] + 2 if covered else 1
+
+
+def _nothing(made: chunk.Chunk) -> parse.DraftCompartment:
+    """Return the compartment of a range that holds nothing to tell."""
+    return parse.DraftCompartment(
+        index=1, start=made.start, end=made.end, title="", episode="", importance=1,
+        p1="", p2="", p3="", p4="", content="",
+    )  # fmt: skip
 
 
 def _plain(one: Turn) -> chunk.Turn:

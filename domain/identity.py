@@ -85,7 +85,8 @@ class Scene(msgspec.Struct, frozen=True):
         for m in range(len(self.state.nodes) + 1, len(self.state.nodes) + len(self.seen.new) + 1):
             waiting[m] = 0
         placed = [(self.index(m), m, first) for m, first in waiting.items()]
-        return [(m, first) for index, m, first in sorted(placed) if index >= self.start()]
+        begin = 0 if self.void() else self.start()  # a fold may move the cut back: what it covered is sent again
+        return [(m, first) for index, m, first in sorted(placed) if index >= begin]
 
     def start(self) -> int:
         """Return the path index of the first message this request sends, as the cut stands before it."""
@@ -104,7 +105,11 @@ class Scene(msgspec.Struct, frozen=True):
 
     def whole(self) -> bool:
         """Whether this is a side request that leaves the head before the cut."""
-        return self.seen.side and self.seen.keep < self.state.start()
+        return self.seen.side and (self.state.void or self.seen.keep < self.state.start())
+
+    def void(self) -> bool:
+        """Whether the head leaves what the summaries cover: the next pass folds (``design.md`` 4)."""
+        return not self.seen.side and (self.state.void or self.seen.keep < self.state.start())
 
 
 def align(

@@ -32,7 +32,7 @@ def evaluate(state: State, drop: object) -> Marked:
             f"no part of this session has the number {show_tags(unknown)}; use numbers seen in the conversation",
             value=drop,
         )
-    before = tuple(number for number in asked if state.tags[number - 1].status == "compacted")
+    before = tuple(number for number in asked if 0 <= state.pos.get(state.tags[number - 1].m, -1) < state.start())
     if before:
         raise UnknownTag(f"{show_tags(before)} is from before a compaction and no longer in the request", value=drop)
     fresh = tuple(n for n in asked if n not in state.queue and state.tags[n - 1].status == "active")

@@ -20,9 +20,11 @@ PARTS_LIMIT = 4096
 """Most parts of one message: a part's key is ``m * PARTS_LIMIT + p``."""
 COMMANDS_KEPT = 1000
 COUNTS_KEPT = 64
+STALE = "stale"
+"""The kind of a run whose stretch the host changed meanwhile: nobody's failure, so it counts for none."""
 
 TagKind: TypeAlias = Literal["text", "tool", "file"]
-TagStatus: TypeAlias = Literal["active", "dropped", "compacted"]
+TagStatus: TypeAlias = Literal["active", "dropped"]
 
 
 def key(m: int, p: int) -> int:
@@ -434,8 +436,8 @@ def _published(state: State, event: ev.HistorianPublished) -> None:
 
 
 def _failed(state: State, event: ev.HistorianFailed) -> None:
-    state.run = None
-    state.failures += 1
+    state.run, state.marked = None, 0  # a mark is for one run: it must not lift the limit of failures for ever
+    state.failures += event.kind != STALE
 
 
 def _replaced(state: State, event: ev.CompartmentsReplaced) -> None:
@@ -543,10 +545,7 @@ def _cut(state: State, cut: int) -> None:
     before, after = state.start(), state.pos.get(cut, -1) + 1 if cut else 0
     for m in state.path[before:after]:
         for p in range(len(state.node(m).message.parts)):
-            number = state.tag_of.get(key(m, p), 0)
-            if number:
-                state.tags[number - 1].status = "compacted"
-                state.queue.pop(number, None)
+            state.queue.pop(state.tag_of.get(key(m, p), 0), None)
     state.cut = cut
     state.rendered = max((one.seq for one in history(state) if state.pos[one.last] < after), default=-1)
     state.marked = 0

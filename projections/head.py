@@ -70,7 +70,8 @@ def refresh(
     """Render m[1] anew: every summary published since the last fold, at its fullest tier. m[0] stays."""
     shelf = _Shelf(count)
     fresh = [one for one in covered if one.seq > state.baseline]
-    blocks = [decay.block(row(one, text), 1) for one in fresh]
+    rows = [row(one, text) for one in fresh]
+    blocks = [decay.block(one, 1) for one in rows if not one.boundary_only]
     m1, m1_tokens = shelf.put(_framed(SINCE, blocks) if blocks else [NOTHING_SINCE])
     m0_tokens = count(b"".join(text(digest) for digest in m0).decode())
     words = count(text(guidance).decode()) if guidance else 0

@@ -133,7 +133,7 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
     if running and not reasons and not gauge.force and not state.flush and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
-    refresh = fresh and allowed.granted
+    refresh = fresh and allowed.granted and not allowed.reach  # m[1] lies before what a divergence lets a pass touch
     if (reasons or refresh) and (head is None or (reasons and not head.fold)):
         return Need(fold=bool(reasons))
     if refresh and head is not None and not reasons and not head.fold and _backstop(state, gauge, head):

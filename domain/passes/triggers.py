@@ -32,6 +32,6 @@ def fold_reasons(
         found.append("cache_loss")
     if state.compacted:
         found.append("host_compaction")
-    if state.void or (not scene.seen.side and scene.seen.keep < state.start()):
+    if scene.void():
         found.append("cut_void")
     return tuple(found)
