@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import hashlib
 import threading
 import time
@@ -16,18 +15,20 @@ from . import engine
 from .adapters.historian import Historian
 from .adapters.models.summarizers import Extractive, Summarizer
 from .adapters.models.tokens import ENCODING, tokenizer
+from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
 from .domain.passes import protection
 from .domain.passes.schedule import calibrated, gauge
 from .domain.policy import Policy, make_policy
-from .domain.ranges import parse_tags
 from .domain.reduce import evaluate
-from .domain.session import State, path_of
+from .domain.session import path_of
+from .domain.state import State
 from .domain.streams import escape, session_stream
 from .projections import audit as audits
 from .projections import request as requests
 from .projections.fold import Folded, find_pass, load
+from .projections.hot import Hot
 from .projections.intake import Options, Reader
 from .projections.wire import CURRENT, wire
 from .storage.protocol import Log, open_log
@@ -125,12 +126,12 @@ class Request:
         ``command``: the provider's response id, so that a repeated report is taken once.
         """
         given = {"input": input, "cache_read": cache_read, "cache_write": cache_write, "output": output}
-        counts = {name: _count(name, value) for name, value in given.items()}
+        counts = {name: arguments.count(name, value) for name, value in given.items()}
         core = self._session.core
         event = self._produced.event
 
-        def build(_: engine.Hot, at: int) -> list[ev.Event]:
-            heard = milliseconds(now)
+        def build(_: Hot, at: int) -> list[ev.Event]:
+            heard = arguments.milliseconds(now)
             if heard is None:
                 heard = event.now if self._timed else at
             return [ev.UsageReported(at, "", event.number, heard, **counts)]
@@ -145,11 +146,11 @@ class Request:
         """Say that this request failed: ``overflow``, ``not_processed``, ``aborted``, ``broken`` or ``unknown``."""
         if kind not in OUTCOMES:
             raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
-        top, taken = _count("limit", limit), _count("used", used)
-        said = _text("detail", detail)[:DETAIL].encode("utf-8", "replace")
+        top, taken = arguments.count("limit", limit), arguments.count("used", used)
+        said = arguments.text("detail", detail)[:DETAIL].encode("utf-8", "replace")
         words = hashlib.sha256(said).digest() if said else b""
 
-        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+        def build(hot: Hot, at: int) -> list[ev.Event]:
             if kind == "overflow":
                 return [ev.OverflowReported(at, "", self.pass_number, hot.state.model, max(top, 0), max(taken, 0))]
             return [ev.RequestOutcome(at, "", self.pass_number, kind, words)]
@@ -199,7 +200,7 @@ class Session:
         ``[]`` none. ``now``: epoch seconds or an aware datetime. ``waiting`` is called with words for people where the
         request waits for a summary (from 95% on, convention 21). Raises ``MessageError``, ``Refused``, ``StoreBusy``.
         """
-        at = milliseconds(now)
+        at = arguments.milliseconds(now)
         return self._request(self.core.prepare(messages, system, tools, at, waiting), at is not None)
 
     def advance(
@@ -211,8 +212,8 @@ class Session:
         waiting: Callable[[str], None] | None = None,
     ) -> Request:
         """Take what changed since the last request: new messages, (handle, message) pairs, handles taken away."""
-        at = milliseconds(now)
-        changed, gone = _pairs(revised), _listed("retracted", retracted)
+        at = arguments.milliseconds(now)
+        changed, gone = arguments.pairs(revised), arguments.listed("retracted", retracted)
         return self._request(self.core.advance(new_messages, changed, gone, at, waiting), at is not None)
 
     def reduce(self, drop: str, command: str = "") -> str:
@@ -223,7 +224,7 @@ class Session:
         """
         replies: list[str] = []
 
-        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+        def build(hot: Hot, at: int) -> list[ev.Event]:
             outcome = evaluate(hot.state, drop)
             replies.append(outcome.reply)
             return [ev.DropsQueued(at, "", outcome.queue, outcome.reply)] if outcome.queue else []
@@ -236,8 +237,8 @@ class Session:
         with self.core.lock:
             state = self.core.hot().state
             if end is None:
-                return [self._original(state, number) for number in _numbers(tag)]
-            return [reply for m in _span(state, tag, end) for reply in self._message(state, m)]
+                return [self._original(state, number) for number in arguments.numbers(tag)]
+            return [reply for m in arguments.span(state, tag, end) for reply in self._message(state, m)]
 
     def flush(self, command: str = "") -> None:
         """Ask for queued work to land on the next request, protected or not."""
@@ -423,7 +424,7 @@ class Engine:
         """
         count = tokenizer()
         if isinstance(summarizer, str):
-            _one_of("summarizer", summarizer, ("extractive",))
+            arguments.one_of("summarizer", summarizer, ("extractive",))
             summarizer = Extractive(count)
         summaries = Historian(summarizer, count) if summarizer is not None else None
         return cls(open_log(url), count, ENCODING, wall_clock, summaries)
@@ -447,8 +448,8 @@ class Engine:
         session's first pass. Raises ``OptionError``.
         """
         if codec is not None:
-            _one_of("codec", codec, wire(CURRENT).CODECS)
-        _one_of("mode", mode, MODES)
+            arguments.one_of("codec", codec, wire(CURRENT).CODECS)
+        arguments.one_of("mode", mode, MODES)
         options = Options(
             harness=harness,
             session=id,
@@ -456,9 +457,9 @@ class Engine:
             mode=mode,
             reduce=bool(reduce_tool),
             tokenizer=self._tokenizer,
-            model=None if model is None else _text("model", model),
-            context_limit=_limit("context_limit", context_limit),
-            output_limit=_limit("output_limit", output_limit),
+            model=None if model is None else arguments.text("model", model),
+            context_limit=arguments.limit("context_limit", context_limit),
+            output_limit=arguments.limit("output_limit", output_limit),
             policy=None if policy is None else make_policy(policy).canonical(),
         )
         stream = session_stream(harness, id)
@@ -539,73 +540,3 @@ def built(core: engine.Core, hot: Folded, event: ev.Pass) -> requests.Built:
 def wall_clock() -> int:
     """Return the wall clock in ms UTC."""
     return time.time_ns() // 1_000_000
-
-
-def milliseconds(now: Any) -> int | None:
-    """Return epoch seconds or an aware datetime as ms UTC; None stays None. Raises ``InputError``."""
-    if now is None:
-        return None
-    if isinstance(now, dt.datetime):
-        if now.tzinfo is None:
-            raise InputError("a time needs its zone: use an aware datetime or epoch seconds", value=now, where="now")
-        now = now.timestamp()
-    if isinstance(now, bool) or not isinstance(now, int | float) or not 0 <= now < 1e11:  # NaN compares false
-        raise InputError("a time must be epoch seconds or an aware datetime", value=now, where="now")
-    return round(now * 1000)
-
-
-def _count(name: str, value: Any) -> int:
-    if value is None:
-        return -1
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
-        raise InputError(
-            "a token count must be a whole number, 0 or more; leave it out if it is not known", value=value, where=name
-        )
-    return value
-
-
-def _limit(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
-        raise OptionError(
-            "a limit must be a whole number of tokens; 0 or None if it is not known", value=value, where=name
-        )
-    return value
-
-
-def _one_of(name: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise OptionError(f"{name} must be one of {', '.join(choices)}", value=value, where=name)
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise OptionError(f"{name} must be text", value=value, where=name)
-    return value
-
-
-def _listed(name: str, value: Any) -> list[Any]:
-    if isinstance(value, list | tuple):
-        return list(value)
-    raise InputError(f"{name} must be a list", value=value, where=name)
-
-
-def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    found = _listed("revised", value)
-    for index, pair in enumerate(found):
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise InputError("a revision is a pair of handle and message", value=pair, where=f"revised[{index}]")
-    return [(handle, message) for handle, message in found]
-
-
-def _numbers(tag: Any) -> tuple[int, ...]:
-    return (tag,) if isinstance(tag, int) and not isinstance(tag, bool) else parse_tags(tag)
-
-
-def _span(state: State, first: Any, last: Any) -> range:
-    if type(first) is not int or type(last) is not int or not 1 <= first <= last <= len(state.nodes):
-        raise UnknownTag(
-            f"the session has messages 1 to {len(state.nodes)}; a range must lie within them", value=f"{first}-{last}"
-        )
-    return range(first, last + 1)

@@ -20,11 +20,13 @@ from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refuse
 from .domain.history import budgets
 from .domain.passes.decide import Decided, Given, Head, Need, decide
 from .domain.policy import Settings, make_policy, resolve
-from .domain.session import PARTS_LIMIT, State, evolve, is_reduce, path_of
+from .domain.session import evolve, is_reduce, path_of
+from .domain.state import PARTS_LIMIT, State
 from .domain.window import EMERGENCY, bands, family, measure
 from .projections import head, request
 from .projections import view as views
-from .projections.fold import FORM, Folded, load, take
+from .projections.fold import FORM, load, take
+from .projections.hot import Hot, heat, remember, settle
 from .projections.intake import Intake, Options, Reader, encode, take_in
 from .projections.pending import Pending, ahead
 from .projections.wire import CURRENT, wire
@@ -39,40 +41,12 @@ OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 """The store does not know whether an append was made: the log is read before anything is said or tried again."""
 
 
-class Hot(Folded):
-    """A session in memory. ``chain[i]``: the digest after path index ``known + i``; ``start``: the one before it.
-
-    ``received[i]`` is what the host last sent at path index ``i`` (None: not seen by this process).
-    """
-
-    received: list[bytes | None] = msgspec.field(default_factory=list)
-    chain: list[bytes] = msgspec.field(default_factory=list)
-    known: int = -1
-    start: bytes = b""
-
-
 class Produced(msgspec.Struct, frozen=True):
     """A pass that was stored: its event, the stream version it stands at, and the new or changed wire messages."""
 
     event: ev.Pass
     version: int
     delta: tuple[request.Sent, ...]
-
-
-def heat(folded: Folded) -> Hot:
-    """Make folds ready for passes."""
-    hot = Hot(folded.state, folded.view, folded.digest, folded.snapshot)
-    settle(hot)
-    return hot
-
-
-def settle(hot: Hot) -> None:
-    """Find where the chain goes on after events were taken in that this process did not render."""
-    state = hot.state
-    hot.chain, hot.known = [], -1
-    same = state.base_system == state.system and state.base_tools == state.tools and state.base_keep == state.base_len
-    if state.last is not None and state.base == state.last.number and same:
-        hot.known, hot.start = state.base_len, state.last.digest
 
 
 class Summaries(Protocol):
@@ -167,9 +141,7 @@ class Core:
         raws = self.reader.raws(new)
         changed = [(handle, self.reader.raw(message, f"revised[{i}]")) for i, (handle, message) in enumerate(revised)]
         with self.lock:
-            return self._pass(
-                lambda hot, at: self._increment(hot, at, raws, changed, retracted), now, waiting=waiting
-            )
+            return self._pass(lambda hot, at: self._increment(hot, at, raws, changed, retracted), now, waiting=waiting)
 
     def command(
         self,
@@ -459,7 +431,7 @@ class Core:
         self._evolve(hot, events, change)
         if not intake.seen.side:
             fresh = isinstance(outcome, (ev.HistoryRefreshed, ev.BaselineFolded))
-            _remember(hot, intake, start, digest, [one.digest for one in sent], fresh=fresh)
+            remember(hot, intake, start, digest, [one.digest for one in sent], fresh=fresh)
         self._last = Produced(outcome, hot.state.version, delta)
         return self._last
 
@@ -562,26 +534,6 @@ class Core:
             except StoreError:
                 return  # a snapshot is a convenience; the log is whole without it
             hot.snapshot = hot.state.version
-
-
-def _remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[bytes], *, fresh: bool) -> None:
-    """Keep the chain along the head's path, and what the host last sent at each place of it."""
-    cut = min(index, intake.seen.keep)  # a branch taken up as the head leaves the old path before its own base ends
-    if fresh or hot.known < 0 or cut < max(hot.known, index) or index > hot.known + len(hot.chain) or index == 0:
-        hot.known, hot.start, hot.chain = index, start, digests
-    else:
-        del hot.chain[index - hot.known :]
-        hot.chain += digests
-    state = hot.state
-    if intake.received is not None:
-        keep, raws = intake.received
-        del hot.received[keep:]
-        hot.received += raws[keep:]
-        return
-    seen = intake.seen
-    del hot.received[seen.touched :]
-    hot.received.extend([None] * (len(state.path) - len(seen.new) - len(hot.received)))
-    hot.received += [intake.bodies[message.body][0] for message in seen.new]
 
 
 def _critical(outcome: ev.Pass | ev.PassRefused) -> bool:

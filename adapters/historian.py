@@ -22,9 +22,11 @@ from ..domain import events as ev
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
 from ..domain.passes.schedule import Pressure, gauge, idle
-from ..domain.session import STALE, State, history
+from ..domain.session import STALE, history
+from ..domain.state import State
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay
+from ..projections.hot import Hot
 from .models.summarizers.port import Job, Summarised, Summarizer, Turn, kind_of
 from .models.summarizers.turns import turn
 
@@ -299,7 +301,7 @@ class Historian:
             fingerprint(state, ordinals),
         )  # fmt: skip
 
-        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+        def build(hot: Hot, at: int) -> list[ev.Event]:
             run = hot.state.run
             if (run is not None and run.lease > at) or fingerprint(hot.state, ordinals) != stretch.fingerprint:
                 return []
@@ -382,7 +384,7 @@ class Historian:
         shown = [self._compartment(one, stretch, number, keep) for number, one in enumerate(found)]
         words = keep(str(failed)[:2_000]) if failed is not None else b""
 
-        def build(hot: engine.Hot, at: int) -> list[ev.Event]:
+        def build(hot: Hot, at: int) -> list[ev.Event]:
             run = hot.state.run
             if run is None or run.run != stretch.run:
                 return []  # the lease was lost: somebody else's run counts

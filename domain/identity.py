@@ -13,7 +13,8 @@ import msgspec
 
 from . import events as ev
 from .errors import MessageError
-from .session import State, children, covering
+from .session import children, covering
+from .state import State
 from .transcript import Call, Message, Result, Text
 
 EVENT_WEIGHT = 500_000

@@ -7,7 +7,7 @@ import msgspec
 from .errors import RangeError, UnknownTag
 from .passes.protection import protected
 from .ranges import parse_tags, show_tags
-from .session import State
+from .state import State
 
 
 class Marked(msgspec.Struct, frozen=True):

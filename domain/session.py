@@ -6,194 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
-
-import msgspec
+from typing import Any
 
 from . import events as ev
 from .edits import Arrival
 from .errors import LawBroken
+from .state import PARTS_LIMIT, Fold, Last, Node, Overflow, Run, State, Tag, Usage, key
 from .transcript import Call, Message, Result, Text
 from .window import LEARNT
 
-PARTS_LIMIT = 4096
-"""Most parts of one message: a part's key is ``m * PARTS_LIMIT + p``."""
 COMMANDS_KEPT = 1000
 COUNTS_KEPT = 64
 STALE = "stale"
 """The kind of a run whose stretch the host changed meanwhile: nobody's failure, so it counts for none."""
-
-TagKind: TypeAlias = Literal["text", "tool", "file"]
-TagStatus: TypeAlias = Literal["active", "dropped"]
-
-
-def key(m: int, p: int) -> int:
-    """Return the key of part ``p`` of message ``m`` in the state's maps."""
-    return m * PARTS_LIMIT + p
-
-
-class Node(msgspec.Struct, array_like=True, gc=False):
-    """A message in the session's tree: the node before it, what the host last sent, how often it was revised."""
-
-    parent: int
-    message: Message
-    revision: int = 0
-
-
-class Tag(msgspec.Struct, array_like=True, gc=False):
-    """A number given to a part. ``body``: the message's chunk at that time where it was revised since, else empty."""
-
-    m: int
-    p: int
-    kind: TagKind
-    tokens: int
-    status: TagStatus = "active"
-    mode: str = ""
-    body: bytes = b""
-
-
-class Usage(msgspec.Struct, array_like=True):
-    """The newest trusted count of a request: prompt tokens, the pass they belong to."""
-
-    tokens: int
-    number: int
-
-
-class Fold(msgspec.Struct, array_like=True):
-    """What the last fold adopted; a fold trigger is a difference to it."""
-
-    number: int
-    now: int
-    model: str
-    system: bytes
-    tools: bytes
-    guidance: bytes
-    head_tokens: int
-
-
-class Last(msgspec.Struct, array_like=True):
-    """The last request produced on the head's path."""
-
-    number: int
-    end: int
-    digest: bytes
-    tokens: int
-    now: int
-
-
-class Run(msgspec.Struct, array_like=True):
-    """A summariser at work on messages ``first..last`` until ``lease`` (store's wall clock, ms)."""
-
-    run: str
-    first: int
-    last: int
-    owner: str
-    lease: int
-
-
-class Overflow(msgspec.Struct, array_like=True):
-    """A provider's refusal not yet answered by an accepted request. ``limit`` 0: not said. ``tokens``: ours for it."""
-
-    number: int
-    limit: int
-    used: int
-    tokens: int
-
-
-class State(msgspec.Struct, array_like=True):
-    """All a decision may know. Lists are indexed by ordinal or tag number minus one."""
-
-    stream: str = ""
-    version: int = 0
-    harness: str = ""
-    session: str = ""
-    codec: str = ""
-    mode: str = "primary"
-    reduce: bool = True
-    wire: int = 0
-    tokenizer: str = ""
-    model: str = ""
-    context_limit: int = 0
-    output_limit: int = 0
-    system: bytes = b""
-    system_hash: bytes = b""
-    system_tokens: int = 0
-    tools: bytes = b""
-    tools_hash: bytes = b""
-    tools_names: bytes = b""
-    tools_tokens: int = 0
-    policy: bytes = b"{}"
-    nodes: list[Node] = msgspec.field(default_factory=list)
-    path: list[int] = msgspec.field(default_factory=list)
-    tips: dict[int, int] = msgspec.field(default_factory=dict)
-    tags: list[Tag] = msgspec.field(default_factory=list)
-    tag_of: dict[int, int] = msgspec.field(default_factory=dict)
-    call_of: dict[int, int] = msgspec.field(default_factory=dict)
-    calls: dict[str, int] = msgspec.field(default_factory=dict)
-    unshown: dict[int, int] = msgspec.field(default_factory=dict)
-    queue: dict[int, int] = msgspec.field(default_factory=dict)
-    reduces: list[int] = msgspec.field(default_factory=list)
-    tools_order: list[int] = msgspec.field(default_factory=list)
-    passes: int = 0
-    last_version: int = 0
-    seen: int = 0
-    last: Last | None = None
-    fold: Fold | None = None
-    base: int = 0
-    base_len: int = 0
-    base_keep: int = 0
-    base_part: int = 0
-    base_cause: str = ""
-    base_system: bytes = b""
-    base_tools: bytes = b""
-    left: dict[int, int] = msgspec.field(default_factory=dict)
-    rebuilt: int = 0
-    rebuilt_now: int = 0
-    adopted: ev.Adopted | None = None
-    usage: Usage | None = None
-    response_now: int = 0
-    ratios: dict[str, int] = msgspec.field(default_factory=dict)
-    counted: dict[int, int] = msgspec.field(default_factory=dict)
-    learnt: tuple[str, int] | None = None
-    overflow: Overflow | None = None
-    flush: bool = False
-    flushed_by: int = 0
-    lost: str = ""
-    reopened: bool = False
-    held: int = 0
-    episode: int = 0
-    compacted: int = 0
-    unmanaged: bool = False
-    cut: int = 0
-    void: bool = False
-    compartments: list[ev.Compartment] = msgspec.field(default_factory=list)
-    baseline: int = -1
-    rendered: int = -1
-    run: Run | None = None
-    failures: int = 0
-    marked: int = 0
-    commands: dict[str, str] = msgspec.field(default_factory=dict)
-    pos: dict[int, int] = msgspec.field(default_factory=dict)
-    fostered: dict[int, list[int]] = msgspec.field(default_factory=dict)
-    hosts: dict[str, int] = msgspec.field(default_factory=dict)
-    accepted: int = 0
-
-    @property
-    def primary(self) -> bool:
-        """Whether a person works in this session (else another agent does)."""
-        return self.mode == "primary"
-
-    def node(self, m: int) -> Node:
-        """Return the node of ordinal ``m`` (1-based)."""
-        return self.nodes[m - 1]
-
-    def start(self) -> int:
-        """Return the path index of the first message that is sent: the one behind the cut."""
-        return self.pos.get(self.cut, -1) + 1 if self.cut else 0
-
-    def end(self) -> int:
-        """Return the last node of the head's path, 0 for an empty one."""
-        return self.path[-1] if self.path else 0
 
 
 def evolve(state: State, version: int, event: ev.Event) -> None:

@@ -8,7 +8,8 @@ import msgspec
 
 from ..domain import events as ev
 from ..domain.edits import MessageSlots, PartSlots
-from ..domain.session import State, path_of
+from ..domain.session import path_of
+from ..domain.state import State
 from ..domain.transcript import Message
 from . import request
 from .fold import Source, find_pass, load

@@ -11,7 +11,8 @@ import msgspec
 from ..domain import events as ev
 from ..domain.edits import Insert, MessageSlots, PartSlots
 from ..domain.errors import StoreDamaged, UnknownTag
-from ..domain.session import Fold, Last, Node, Overflow, Run, State, Tag, Usage, evolve
+from ..domain.session import evolve
+from ..domain.state import Fold, Last, Node, Overflow, Run, State, Tag, Usage
 from ..domain.transcript import Call, Media, Message, Other, Result, Text, Thinking
 from . import view as views
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ..domain.events import Compartment
 from ..domain.passes.decide import Head
-from ..domain.session import State
+from ..domain.state import State
 from . import decay
 from .guidance import GUIDANCE
 

@@ -14,7 +14,7 @@ import msgspec
 from ..domain import events as ev
 from ..domain.errors import InputError, MessageError, TooLarge
 from ..domain.identity import Observation
-from ..domain.session import PARTS_LIMIT, State
+from ..domain.state import PARTS_LIMIT, State
 from .wire import CURRENT, wire
 from .wire.contract import Incoming
 

@@ -10,7 +10,7 @@ import msgspec
 from ..domain import events as ev
 from ..domain.edits import Arrival, Edit, SetBody, SetMedia, SetShape, SetTag, SetText, SetThink
 from ..domain.errors import UnknownTag
-from ..domain.session import PARTS_LIMIT, State, key
+from ..domain.state import PARTS_LIMIT, State, key
 from ..domain.transcript import Call, Message
 from .fold import Folded, Source, load, take
 from .request import level

@@ -8,7 +8,8 @@ import pytest
 
 import foldlog
 from foldlog.domain import events as ev
-from foldlog.domain.session import State, evolve
+from foldlog.domain.session import evolve
+from foldlog.domain.state import State
 from foldlog.domain.transcript import Message, Text
 from support.talk import (
     Chat,

@@ -19,6 +19,9 @@ MAIN = "main"
 REFUSED = "refused"
 """A request that was not sent: it costs nothing, touches no cache, and is counted. Its blocks tell its size only."""
 
+SUMMARY = "summary"
+"""A call of a model that summarised older history."""
+
 STAND_IN = "system-stand-in"
 _BYTES = 4
 """Bytes per token where only tokens are known."""
@@ -96,9 +99,14 @@ def load(path: str | Path) -> list[Record]:
         raise InputError(f"the wire log cannot be read ({error})", value=str(path)) from None
 
 
-def dumps(record: Record) -> bytes:
-    """Return the record as one line, without its end; members as ``specs/wire-log.md`` orders them."""
+def dumps(record: Record, blocks: bytes | None = None) -> bytes:
+    """Return the record as one line, without its end; members as ``specs/wire-log.md`` orders them.
+
+    ``blocks``: the items of the list of blocks, where they are encoded already.
+    """
     fields: dict[str, Any] = {name: getattr(record, name) for name in _ALWAYS}
+    if blocks is not None:
+        fields["blocks"] = msgspec.Raw(b"[" + blocks + b"]")
     if record.divergence is not None:
         fields["divergence"] = record.divergence
     if record.reasons:

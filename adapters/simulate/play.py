@@ -1,4 +1,6 @@
-"""Playing a recorded session request by request: its times, its usage as far as it applies, its agent's own drops."""
+"""Playing a recorded session request by request: its times, its agent's own drops, summaries beside it, and a provider
+that answers: the recorded one as far as it applies, or a simulated one.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,19 @@ from ...api import Engine, Request, Session
 from ...domain import events as ev
 from ...domain.errors import InputError, OptionError, Refused
 from ...domain.passes.drain import PLACEHOLDER_TOKENS
-from ...domain.policy import Policy
-from ...domain.session import State, call_part, is_reduce
+from ...domain.policy import Policy, make_policy
+from ...domain.session import call_part, is_reduce
+from ...domain.state import State
 from ...domain.streams import session_stream
 from ...projections.timeline import Cause, causes
+from ..billing.profiles import Profile
+from ..billing.records import REFUSED, SUMMARY, Record, made, stand_in
+from ..models.summarizers import Summarizer
 from ..models.tokens import tokenizer
 from ..traces.model import Skipped, Step, Trace
-from .usage import Meter, prompt
+from .history import Beside
+from .provider import Answerer, Recorded, Simulated
+from .usage import Whole
 from .wirelog import WireLog
 
 HARNESS = "trace"
@@ -31,13 +39,22 @@ Progress = Callable[[int, int], None]
 
 
 class Playing(msgspec.Struct, frozen=True):
-    """How a trace is played. ``window`` in tokens, 0 = unknown; ``session``: its id, empty for the trace's name."""
+    """How a trace is played. ``window`` in tokens, 0 = unknown; ``session``: its id, empty for the trace's name.
+
+    ``profile``: the cache of a simulated provider that answers, None = the recorded usage is told; ``cache_ttl`` follows
+    it unless the policy sets one. ``summarizer``: None = nothing is summarised. ``system_tokens``: a block of so many
+    stands before everything. ``taken`` is given each record of the wire log.
+    """
 
     session: str = ""
     harness: str = HARNESS
     window: int = WINDOW
     policy: Policy | None = None
     wire_log: BinaryIO | None = None
+    profile: Profile | None = None
+    summarizer: Summarizer | None = None
+    system_tokens: int = 0
+    taken: Callable[[Record], None] | None = None
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -55,7 +72,9 @@ class Played(msgspec.Struct, frozen=True):
 
     ``reduces``: calls of ctx_reduce found, ``refused_reduces``: those answered by an error. ``freed``: tokens dropped.
     ``refusals``: foldlog's, by code; ``overflows``: requests a provider with this window would have refused.
-    ``usage``: how often the usage was recorded, reduced, estimated, or not known.
+    ``usage``: how often the usage was recorded, reduced, estimated, simulated, or not known. ``compartments``: stretches
+    of history that were summarised; ``summary_calls``: calls of a model for that; ``failed_summaries``: runs that gave
+    nothing.
     """
 
     trace: str
@@ -80,6 +99,11 @@ class Played(msgspec.Struct, frozen=True):
     skipped: tuple[Skipped, ...]
     ignored: dict[str, int]
     tail: int
+    profile: str = ""
+    summarizer: str = ""
+    compartments: int = 0
+    summary_calls: int = 0
+    failed_summaries: int = 0
 
     def count(self, *levels: str) -> int:
         """Return how many passes had one of ``levels``."""
@@ -98,6 +122,24 @@ class _Tally(msgspec.Struct):
     reduces: int = 0
     refused_reduces: int = 0
     overflows: int = 0
+    summary_calls: int = 0
+
+
+class _Stage(msgspec.Struct):
+    """One play under way. ``at``: session time in ms UTC, 0 = none known yet."""
+
+    session: Session
+    trace: Trace
+    how: Playing
+    name: str
+    model: str
+    log: WireLog | None
+    answerer: Answerer
+    beside: Beside | None
+    whole: Whole = msgspec.field(default_factory=Whole)
+    tally: _Tally = msgspec.field(default_factory=_Tally)
+    at: int = 0
+    number: int = 0
 
 
 def play(engine: Engine, trace: Trace, how: Playing | None = None, progress: Progress | None = None) -> Played:
@@ -111,40 +153,137 @@ def play(engine: Engine, trace: Trace, how: Playing | None = None, progress: Pro
         raise OptionError(
             "the store has a session of that name already; name another with --session", value=f"{how.harness}/{name}"
         )
-    tally, meter = _Tally(), Meter()
-    model = trace.model
-    session = _session(engine, trace, how, name, model)
-    log = None
-    if how.wire_log is not None:
-        log = WireLog(how.wire_log, name, trace.codec, tokenizer())
+    policy = _policy(how)
+    beside = None if how.summarizer is None else Beside(how.summarizer, tokenizer())
+    stage = _Stage(
+        session=_session(engine, trace, how, name, trace.model, policy),
+        trace=trace,
+        how=how,
+        name=name,
+        model=trace.model,
+        log=_log(trace, how, name),
+        answerer=Recorded() if how.profile is None else Simulated(how.profile),
+        beside=beside,
+    )
+    core = stage.session.core
+    own, core.summaries = core.summaries, beside
     messages: list[bytes] = []
     commands: set[str] = set()
-    for index, step in enumerate(trace.steps):
-        if step.model and step.model != model:
-            model = step.model
-            session = _session(engine, trace, how, name, model)
-        _reduce(session, trace.codec, step, index, commands, tally)
-        messages += step.messages
-        request = _pass(session, trace, step, messages, tally)
-        if request is not None:
-            _answer(session, request, step, how.window, meter, tally)
-            if log is not None:
-                hot = session.core.hot()
-                output = -1 if step.usage is None else step.usage.output
-                log.write(request, hot.state, hot.view, step.at or hot.state.seen, model, output)
-        if progress is not None:
-            progress(index + 1, len(trace.steps))
-    return _played(session, trace, how, name, tally)
+    try:
+        for index, step in enumerate(trace.steps):
+            if step.model and step.model != stage.model:
+                stage.model = step.model
+                stage.session = _session(engine, trace, how, name, step.model, policy)
+            stage.at = max(stage.at, step.at)
+            if beside is not None:
+                beside.look(core, stage.at)  # an idle gap is when a background run would have been made
+            _reduce(stage.session, trace.codec, step, index, commands, stage.tally)
+            messages += step.messages
+            _step(stage, step, messages)
+            if progress is not None:
+                progress(index + 1, len(trace.steps))
+        _added(stage)
+    finally:
+        core.summaries = own
+        if beside is not None:
+            beside.close()
+    return _played(stage)
 
 
-def _session(engine: Engine, trace: Trace, how: Playing, name: str, model: str) -> Session:
+def _policy(how: Playing) -> Policy | None:
+    """Return the policy: how long the cache lives is the profile's, unless it was set (convention 25)."""
+    if how.profile is None or (how.policy is not None and "cache_ttl" in how.policy.model_fields_set):
+        return how.policy
+    given = {} if how.policy is None else how.policy.model_dump(exclude_unset=True)
+    return make_policy({**given, "cache_ttl": f"{how.profile.lifetime}ms"})
+
+
+def _session(
+    engine: Engine, trace: Trace, how: Playing, name: str, model: str, policy: Policy | None
+) -> Session:
     return engine.session(
-        name, how.harness, codec=trace.codec, model=model or None, context_limit=how.window, policy=how.policy
+        name, how.harness, codec=trace.codec, model=model or None, context_limit=how.window, policy=policy
     )
 
 
-def _pass(session: Session, trace: Trace, step: Step, messages: list[bytes], tally: _Tally) -> Request | None:
-    now = step.at / 1000 if step.at > 0 else None
+def _log(trace: Trace, how: Playing, name: str) -> WireLog | None:
+    if how.wire_log is None and how.profile is None and how.taken is None:
+        return None
+    marks = how.profile is not None and how.profile.way != "steps"
+    return WireLog(how.wire_log, name, trace.codec, tokenizer(), marks, stand_in(how.system_tokens))
+
+
+def _step(stage: _Stage, step: Step, messages: list[bytes]) -> None:
+    """Make one request, write it down, and have it answered."""
+    stage.number += 1
+    tally, session, log = stage.tally, stage.session, stage.log
+    before = session.core.hot().state.version
+    request = _pass(session, stage.trace, messages, stage.at, tally)
+    _added(stage)
+    if request is None:
+        if log is not None:
+            code, tokens = _refusal(session, before)
+            _put(stage, log.refusal(stage.at, stage.model, code, tokens, stage.number))
+        return
+    event = request._produced.event
+    state = session.core.hot().state
+    if not isinstance(event, ev.PassDeferred):
+        tally.landed += len(event.landed)
+        tally.freed += sum(_freed(state, number, mode) for number, mode in event.landed)
+    tally.largest_request = max(tally.largest_request, event.tokens)
+    record = None
+    if log is not None:
+        output = -1 if step.usage is None else step.usage.output
+        record = log.take(request, state, session.core.hot().view, stage.at, stage.model, output)
+    removed = stage.whole.removed(state, event.tokens, tally.freed)
+    total = stage.answerer.weigh(step.usage, record, event.tokens, removed)
+    over = total is not None and 0 < stage.how.window < total
+    if record is not None:
+        _put(stage, msgspec.structs.replace(record, kind=REFUSED, reasons=("overflow",)) if over else record)
+    _answer(stage, request, record, total, over=over)
+
+
+def _answer(stage: _Stage, request: Request, record: Record | None, total: int | None, *, over: bool) -> None:
+    tally = stage.tally
+    if over:
+        assert total is not None
+        tally.overflows += 1
+        tally.largest_prompt = max(tally.largest_prompt, total)
+        request.report_failure("overflow", limit=stage.how.window, used=total)
+        return
+    told = stage.answerer.answer(record)
+    tally.usage["none" if told is None else told.source] += 1
+    if told is None:
+        return
+    tally.largest_prompt = max(tally.largest_prompt, -1 if told.total is None else told.total)
+    counts = msgspec.structs.astuple(told.usage)
+    given, read, written, output = (count if count >= 0 else None for count in counts)
+    request.report_usage(given, read, written, output)
+
+
+def _added(stage: _Stage) -> None:
+    """Write down calls of a model made for summaries: they came before what is written next."""
+    if stage.beside is None:
+        return
+    for call in stage.beside.calls():
+        stage.tally.summary_calls += 1
+        block = made(f"summary call {stage.tally.summary_calls} of {stage.name}", call.input_tokens)
+        record = Record(
+            stage.name, stage.at, call.model, "", (block,), output_tokens=call.output_tokens, kind=SUMMARY
+        )
+        stage.answerer.added(record)
+        _put(stage, record)
+
+
+def _put(stage: _Stage, record: Record) -> None:
+    if stage.log is not None:
+        stage.log.put(record)
+    if stage.how.taken is not None:
+        stage.how.taken(record)
+
+
+def _pass(session: Session, trace: Trace, messages: list[bytes], at: int, tally: _Tally) -> Request | None:
+    now = at / 1000 if at > 0 else None
     begun = time.perf_counter()
     try:
         request = session.prepare(messages, system=trace.system, tools=trace.tools, now=now)
@@ -158,25 +297,13 @@ def _pass(session: Session, trace: Trace, step: Step, messages: list[bytes], tal
     return request
 
 
-def _answer(session: Session, request: Request, step: Step, window: int, meter: Meter, tally: _Tally) -> None:
-    event = request._produced.event
-    if not isinstance(event, ev.PassDeferred):
-        tally.landed += len(event.landed)
-        tally.freed += sum(_freed(session.core.hot().state, number, mode) for number, mode in event.landed)
-    tally.largest_request = max(tally.largest_request, event.tokens)
-    told = meter.tell(step.usage, event.tokens, tally.freed)
-    tally.usage["none" if told is None else told.source] += 1
-    if told is None:
-        return
-    total = prompt(told.usage)
-    tally.largest_prompt = max(tally.largest_prompt, -1 if total is None else total)
-    if total is not None and 0 < window < total:
-        tally.overflows += 1
-        request.report_failure("overflow", limit=window, used=total)
-        return
-    counts = msgspec.structs.astuple(told.usage)
-    given, read, written, output = (count if count >= 0 else None for count in counts)
-    request.report_usage(given, read, written, output)
+def _refusal(session: Session, before: int) -> tuple[str, int]:
+    """Return code and tokens of the refusal a pass from version ``before`` ended in; the same again is not stored anew."""
+    core = session.core
+    start = min(before, core.hot().state.last_version - 1)
+    found = [one.event for one in core.log.read(core.stream, max(start, 0))]
+    last = next((one for one in reversed(found) if isinstance(one, ev.PassRefused)), None)
+    return ("", 0) if last is None else (last.code, last.tokens)
 
 
 def _freed(state: State, number: int, mode: str) -> int:
@@ -232,7 +359,8 @@ def _calls(codec: str, message: dict[str, Any]) -> Iterator[tuple[Any, Any, Any]
             yield block.get("id"), block.get("name"), block.get("input", block.get("arguments"))
 
 
-def _played(session: Session, trace: Trace, how: Playing, name: str, tally: _Tally) -> Played:
+def _played(stage: _Stage) -> Played:
+    trace, how, tally, state = stage.trace, stage.how, stage.tally, stage.session.core.hot().state
     took = sorted(tally.took) or [0.0]
     times = Times(
         mean=round(sum(took) / len(took), 3),
@@ -243,7 +371,7 @@ def _played(session: Session, trace: Trace, how: Playing, name: str, tally: _Tal
     )
     return Played(
         trace=trace.name,
-        session=name,
+        session=stage.name,
         harness=how.harness,
         codec=trace.codec,
         model=trace.model,
@@ -252,7 +380,7 @@ def _played(session: Session, trace: Trace, how: Playing, name: str, tally: _Tal
         passes=causes(tally.seen),
         landed=tally.landed,
         freed=tally.freed,
-        queued=len(session.core.hot().state.queue),
+        queued=len(state.queue),
         largest_request=tally.largest_request,
         largest_prompt=tally.largest_prompt,
         refusals=dict(sorted(tally.refusals.items())),
@@ -264,4 +392,9 @@ def _played(session: Session, trace: Trace, how: Playing, name: str, tally: _Tal
         skipped=trace.skipped,
         ignored=trace.ignored,
         tail=len(trace.tail),
+        profile="" if how.profile is None else how.profile.name,
+        summarizer="" if how.summarizer is None else how.summarizer.name,
+        compartments=len(state.compartments),
+        summary_calls=tally.summary_calls,
+        failed_summaries=0 if stage.beside is None else len(stage.beside.failures),
     )

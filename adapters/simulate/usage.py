@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ...domain.state import State
 from ..traces.model import Usage
 
 Source: TypeAlias = Literal["recorded", "reduced", "estimated", "none"]
@@ -77,6 +78,27 @@ class Meter(msgspec.Struct):
         else:
             ratio = self.last[0] * 1000 // max(self.last[1], 1)
         return tokens * min(max(ratio, LOW), HIGH) // 1000
+
+
+class Whole(msgspec.Struct):
+    """Follows what a request would hold with nothing removed. ``beside``: local tokens of it that no message has."""
+
+    beside: int = 0
+    path: int = 0
+    end: int = 0
+    raw: int = 0
+
+    def removed(self, state: State, ours: int, freed: int) -> int:
+        """Return the local tokens a request of ``ours`` lacks: those of drops (``freed``), or of all behind the cut."""
+        going_on = 0 < self.path <= len(state.path) and state.path[self.path - 1] == self.end
+        start = self.path if going_on else 0
+        grown = sum(part.tokens for m in state.path[start:] for part in state.node(m).message.parts)
+        self.raw = grown + (self.raw if going_on else 0)
+        self.path, self.end = len(state.path), state.path[-1] if state.path else 0
+        if not state.cut:
+            self.beside = ours + freed - self.raw
+            return freed
+        return max(self.raw + self.beside - ours, 0)
 
 
 def prompt(usage: Usage | None) -> int | None:

@@ -15,7 +15,7 @@ from .. import identity
 from ..history import budgets
 from ..identity import Observation, Scene
 from ..policy import Settings
-from ..session import State
+from ..state import State
 from ..transcript import Message
 from ..window import family
 from . import drain, local, permission, price, protection, refusal, schedule, tagger, triggers

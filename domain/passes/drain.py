@@ -9,7 +9,7 @@ import msgspec
 
 from ..edits import Edit, SetBody, SetMedia
 from ..identity import Scene
-from ..session import PARTS_LIMIT, Tag, key
+from ..state import PARTS_LIMIT, Tag, key
 from ..transcript import Call, Media, Message, Result, Text, Thinking
 
 SKELETONS = 20

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..events import Divergence
 from ..identity import Scene
-from ..session import PARTS_LIMIT, State, key
+from ..state import PARTS_LIMIT, State, key
 from ..transcript import Message, Result, Text
 from . import tagger
 from .drain import PLACEHOLDER_TOKENS

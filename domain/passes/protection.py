@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..policy import Settings
-from ..session import State
+from ..state import State
 from ..window import Window
 
 MIN_TOOLS = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import events as ev
-from ..session import State
+from ..state import State
 from .schedule import Pressure, calibrated
 
 if TYPE_CHECKING:

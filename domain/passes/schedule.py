@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ..policy import Settings
-from ..session import State
+from ..state import State
 from ..window import EMERGENCY, Bands, Window, bands, family, measure, percent
 
 Schedule: TypeAlias = Literal["defer", "pressure", "idle"]

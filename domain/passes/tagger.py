@@ -8,7 +8,7 @@ import msgspec
 
 from ..edits import Arrival, Edit, SetBody, SetShape
 from ..identity import Scene
-from ..session import key
+from ..state import key
 from ..transcript import Media, Message, Part, Result, Text, Thinking
 
 NO_CONTENT = b"(no content)"

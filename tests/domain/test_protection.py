@@ -10,7 +10,7 @@ import pytest
 
 from foldlog.domain.passes.protection import floor, protected
 from foldlog.domain.policy import make_policy, resolve
-from foldlog.domain.session import State, Tag
+from foldlog.domain.state import State, Tag
 from foldlog.domain.window import measure
 from support.talk import Chat, assistant, call, result, use, user, words
 

@@ -12,7 +12,7 @@ import msgspec
 from foldlog.adapters.traces.generator import generate
 from foldlog.api import Engine, Request
 from foldlog.domain import events as ev
-from foldlog.domain.session import State
+from foldlog.domain.state import State
 from foldlog.engine import Core, Produced
 from foldlog.projections.fold import find_pass, load
 from foldlog.storage.backend import Hook

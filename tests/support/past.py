@@ -62,7 +62,7 @@ def summarised(*spans: tuple[int, int], size: int = 30) -> Summarised:
 
 def _summary(start: int, end: int, size: int) -> Summary:
     said = f"Stretch {start}-{end}."
-    return Summary(start, end, f"From {start} to {end}", (said + words(size, " it"), said + " short", said, ""), 50)
+    return Summary(start, end, f"From {start} to {end}", (f"{said} {words(size, 'it')}", said + " short", said, ""), 50)
 
 
 class Clock:
@@ -177,11 +177,11 @@ def running(summarizer: Any, **how: Any) -> Iterator[tuple[foldlog.Engine, Histo
 
 
 def arcs(messages: list[Any]) -> list[tuple[int, int]]:
-    """Return (call, result) positions, 1-based, of every completed pair of a raw array, whatever the codec."""
+    """Return (call, result) places in the head's path, from 1, of every completed pair of a raw array, of any codec."""
     calls: dict[str, int] = {}
     found: list[tuple[int, int]] = []
-    for place, message in enumerate(messages, 1):
-        message = json.loads(message) if isinstance(message, bytes) else message
+    decoded = [json.loads(message) if isinstance(message, bytes) else message for message in messages]
+    for place, message in enumerate((one for one in decoded if one["role"] != "system"), 1):
         blocks = message["content"] if isinstance(message.get("content"), list) else []
         for one in [message, *blocks, *(message.get("tool_calls") or ())]:
             answered = one.get("tool_use_id") or one.get("toolCallId") or one.get("tool_call_id")
