@@ -145,7 +145,7 @@ class Core:
         if not isinstance(command, str):
             raise InputError("a command id must be text", value=command, where="command")
         with self.lock:
-            if not self.hot().state.codec:
+            if not self.hot().state.codec and not self.refresh(self.hot()):
                 build(self.hot(), self.clock())  # what cannot be done must not make a session exist
             self.open()
             command = command or secrets.token_urlsafe(9)
@@ -153,8 +153,15 @@ class Core:
                 hot = self.hot()
                 if command in hot.state.commands:
                     return hot.state.commands[command]
-                events = list(build(hot, self.clock()))
+                try:
+                    events = list(build(hot, self.clock()))
+                except InputError:
+                    if self.refresh(hot):
+                        continue
+                    raise
                 if not events:
+                    if self.refresh(hot):
+                        continue
                     return ""
                 events[0] = msgspec.structs.replace(events[0], cmd=command)
                 try:
@@ -215,13 +222,20 @@ class Core:
                 ready = None
         for _ in range(ATTEMPTS):
             hot = self.hot()
-            if ready is not None:
-                (intake, plan), ready = ready, None
-            else:
-                intake = observe(hot, at)
-                plan = self._decide(hot.state, intake, command, at, at if now is None else now)
-            again = self._repeated(hot, plan)
+            try:
+                if ready is not None:
+                    (intake, plan), ready = ready, None
+                else:
+                    intake = observe(hot, at)
+                    plan = self._decide(hot.state, intake, command, at, at if now is None else now)
+                again = self._repeated(hot, plan)
+            except (InputError, Refused):
+                if self.refresh(hot):
+                    continue
+                raise
             if again is not None:
+                if self.refresh(hot):
+                    continue
                 return again
             try:
                 return self._commit(hot, intake, plan)
@@ -325,6 +339,17 @@ class Core:
             return bool(owner) and -1 < scene.index(owner) < begin
 
         pairing.check(((i, scene.message(scene.at(i))) for i in range(begin, scene.length())), state.codec, known)
+
+    def refresh(self, hot: Hot) -> bool:
+        """Take in what another process appended meanwhile; say whether there was anything.
+
+        Asked wherever nothing will be appended, so that no conflict can tell: before an answer from memory, or an error.
+        """
+        end = self.log.head(self.stream)
+        if end is None or end.version == hot.state.version:
+            return False
+        self._catch_up("")
+        return True
 
     def _repeated(self, hot: Hot, plan: Decided) -> Produced | None:
         """Return the last pass where this one would say nothing new (convention 7). Raises its refusal again."""

@@ -113,6 +113,8 @@ class State(msgspec.Struct, array_like=True):
     nodes: list[Node] = msgspec.field(default_factory=list)
     path: list[int] = msgspec.field(default_factory=list)
     tips: dict[int, int] = msgspec.field(default_factory=dict)
+    sides: dict[int, tuple[bytes, bytes]] = msgspec.field(default_factory=dict)
+    gone: dict[str, int] = msgspec.field(default_factory=dict)
     tags: list[Tag] = msgspec.field(default_factory=list)
     tag_of: dict[int, int] = msgspec.field(default_factory=dict)
     call_of: dict[int, int] = msgspec.field(default_factory=dict)
@@ -312,7 +314,7 @@ def children(state: State) -> dict[int, list[int]]:
 
 
 def _moved(state: State, event: ev.HeadMoved) -> None:
-    old = state.end()
+    old, was = state.end(), (state.base_system, state.base_tools)
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
@@ -322,11 +324,14 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     )
     if tip >= 0 and event.cause == "branch" and state.tips[state.path[tip]]:
         state.base, state.base_len = state.tips[state.path[tip]], tip + 1
+        state.base_system, state.base_tools = state.sides.get(state.base, (state.base_system, state.base_tools))
         state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
     else:
         _touched(state, event.keep, 0, event.cause)
     if event.cause in ("branch", "rewind") and old and old not in state.pos:
         state.tips[old] = state.last.number if state.last else 0
+        if state.last:
+            state.sides[state.last.number] = was
     state.tips.pop(state.end(), None)
 
 
@@ -433,6 +438,8 @@ def _number(state: State, m: int, p: int, number: int, message: Message) -> None
     else:
         raise LawBroken("a tag number out of order", value=number, where=state.stream)
     state.tag_of[key(m, p)] = number
+    if tool and arc(state, m, part) in state.gone:
+        tag.status, tag.mode = "dropped", "full"  # its call is gone from the request, so it may not come back alone
 
 
 def _passed(state: State, event: ev.Pass) -> None:
@@ -444,6 +451,7 @@ def _passed(state: State, event: ev.Pass) -> None:
     if isinstance(event, ev.PassDeferred) and event.side is not None:
         if event.side.then:
             state.tips[event.side.then[-1][1]] = event.number
+            state.sides[event.number] = (event.side.system, event.side.tools)
         return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
     _produced(state, event)
     if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
@@ -465,12 +473,16 @@ def _passed(state: State, event: ev.Pass) -> None:
     for number, mode in event.landed:
         tag = state.tags[number - 1]
         tag.status, tag.mode = "dropped", mode
+        if mode == "full":
+            owner = state.node(tag.m).message.parts[tag.p]
+            state.gone[arc(state, tag.m, owner)] = number
         state.queue.pop(number, None)
     state.held = 0
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:
         state.usage = None
     state.reopened = False
+    state.sides = {}
     state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
     if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
         state.cut = event.cut
@@ -524,6 +536,16 @@ def call_part(state: State, m: int, p: int) -> Call | None:
     parts = state.node(owner // PARTS_LIMIT).message.parts
     part = parts[owner % PARTS_LIMIT] if owner % PARTS_LIMIT < len(parts) else None
     return part if isinstance(part, Call) else None
+
+
+def arc(state: State, m: int, part: Any) -> str:
+    """Name the tool arc a call or result part of message ``m`` belongs to: its call's message and id."""
+    if isinstance(part, Call):
+        return f"{m}:{part.id}"
+    above = state.node(m).parent
+    while above and state.node(above).message.role != "assistant":
+        above = state.node(above).parent  # other results of the same turn
+    return f"{above}:{part.id}"
 
 
 def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:
