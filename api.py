@@ -258,6 +258,7 @@ class Session:
                     "a session of that name is there already; a fork needs a new one", value=id, where="id"
                 )
             self.core.open()  # a session that was never used can be forked too
+            self.core.refresh(self.core.hot())
             hot = self.core.hot()
             m = hot.state.end() if at is None else engine.handle(hot.state, at, "at")
             child = engine.Core(self.core.log, stream, options, self.core.reader, self.core.clock)

@@ -156,7 +156,7 @@ class Core:
         if not isinstance(command, str):
             raise InputError("a command id must be text", value=command, where="command")
         with self.lock:
-            if not self.hot().state.codec:
+            if not self.hot().state.codec and not self.refresh(self.hot()):
                 build(self.hot(), self.clock())  # what cannot be done must not make a session exist
             self.open()
             command = command or secrets.token_urlsafe(9)
@@ -164,8 +164,15 @@ class Core:
                 hot = self.hot()
                 if command in hot.state.commands:
                     return hot.state.commands[command]
-                events = list(build(hot, self.clock()))
+                try:
+                    events = list(build(hot, self.clock()))
+                except InputError:
+                    if self.refresh(hot):
+                        continue
+                    raise
                 if not events:
+                    if self.refresh(hot):
+                        continue
                     return ""
                 events[0] = msgspec.structs.replace(events[0], cmd=command)
                 try:
@@ -178,11 +185,6 @@ class Core:
                 self._evolve(hot, events)
                 return hot.state.commands.get(command, "")
             raise Conflict(self.stream, 0, self.hot().state.version)
-
-    def refresh(self) -> None:
-        """Take in what other processes appended."""
-        with self.lock:
-            self._catch_up("")
 
     def open(self, event: ev.SessionOpened | None = None) -> bool:
         """Make the session exist; return whether this call did. Two processes may both try; one wins, both go on."""
@@ -238,20 +240,27 @@ class Core:
                 ready = None
         for _ in range(ATTEMPTS):
             hot = self.hot()
-            if ready is not None:
-                (intake, plan), ready = ready, None
-            else:
-                intake = observe(hot, at)
-                plan = self._decide(hot.state, intake, command, at, at if now is None else now)
-            alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
-            if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
-                relieved = True
-                if self.summaries.relieve(self, waiting):
-                    hot = self.hot()
+            try:
+                if ready is not None:
+                    (intake, plan), ready = ready, None
+                else:
                     intake = observe(hot, at)
                     plan = self._decide(hot.state, intake, command, at, at if now is None else now)
-            again = self._repeated(hot, plan)
+                alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
+                if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
+                    relieved = True
+                    if self.summaries.relieve(self, waiting):
+                        hot = self.hot()
+                        intake = observe(hot, at)
+                        plan = self._decide(hot.state, intake, command, at, at if now is None else now)
+                again = self._repeated(hot, plan)
+            except (InputError, Refused):
+                if self.refresh(hot):
+                    continue
+                raise
             if again is not None:
+                if self.refresh(hot):
+                    continue
                 return again
             try:
                 return self._commit(hot, intake, plan)
@@ -367,6 +376,17 @@ class Core:
             return bool(owner) and -1 < scene.index(owner) < begin
 
         pairing.check(((i, scene.message(scene.at(i))) for i in range(begin, scene.length())), state.codec, known)
+
+    def refresh(self, hot: Hot | None = None) -> bool:
+        """Take in what another process appended meanwhile; say whether there was anything.
+
+        Asked wherever nothing will be appended, so that no conflict can tell: before an answer from memory, or an error.
+        """
+        end = self.log.head(self.stream)
+        if end is None or end.version == (hot or self.hot()).state.version:
+            return False
+        self._catch_up("")
+        return True
 
     def _repeated(self, hot: Hot, plan: Decided) -> Produced | None:
         """Return the last pass where this one would say nothing new (convention 7). Raises its refusal again."""

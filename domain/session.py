@@ -124,7 +124,9 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
             state.queue.pop(number, None)  # the part is gone: nothing is left to drop, and its place may be filled anew
             del state.tag_of[key(event.m, p)]
         if p >= event.first:
-            state.call_of.pop(key(event.m, p), None)
+            owner = state.call_of.pop(key(event.m, p), 0)
+            if owner:
+                state.answers[owner] -= 1
     if node.message.host_id:
         state.hosts.pop(node.message.host_id, None)
     node.message, node.revision = event.message, node.revision + 1
@@ -148,7 +150,9 @@ def _link(state: State, m: int, message: Message) -> None:
         if isinstance(part, Call):
             state.calls[part.id] = key(m, p)
         elif isinstance(part, Result) and part.id in state.calls:
-            state.call_of[key(m, p)] = state.calls[part.id]
+            owner = state.calls[part.id]
+            state.call_of[key(m, p)] = owner
+            state.answers[owner] = state.answers.get(owner, 0) + 1
 
 
 def children(state: State) -> dict[int, list[int]]:
@@ -162,7 +166,7 @@ def children(state: State) -> dict[int, list[int]]:
 
 
 def _moved(state: State, event: ev.HeadMoved) -> None:
-    old = state.end()
+    old, was = state.end(), (state.base_system, state.base_tools)
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
@@ -174,11 +178,14 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     )
     if tip >= 0 and event.cause == "branch" and state.tips[state.path[tip]]:
         state.base, state.base_len = state.tips[state.path[tip]], tip + 1
+        state.base_system, state.base_tools = state.sides.get(state.base, (state.base_system, state.base_tools))
         state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
     else:
         _touched(state, event.keep, 0, event.cause)
     if event.cause in ("branch", "rewind") and old and old not in state.pos:
         state.tips[old] = state.last.number if state.last else 0
+        if state.last:
+            state.sides[state.last.number] = was
     state.tips.pop(state.end(), None)
 
 
@@ -305,6 +312,8 @@ def _number(state: State, m: int, p: int, number: int, message: Message) -> None
     else:
         raise LawBroken("a tag number out of order", value=number, where=state.stream)
     state.tag_of[key(m, p)] = number
+    if tool and arc(state, m, part) in state.gone:
+        tag.status, tag.mode = "dropped", "full"  # its call is gone from the request, so it may not come back alone
 
 
 def _passed(state: State, event: ev.Pass) -> None:
@@ -316,6 +325,7 @@ def _passed(state: State, event: ev.Pass) -> None:
     if isinstance(event, ev.PassDeferred) and event.side is not None:
         if event.side.then:
             state.tips[event.side.then[-1][1]] = event.number
+            state.sides[event.number] = (event.side.system, event.side.tools)
         return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
     _produced(state, event)
     if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
@@ -339,12 +349,16 @@ def _passed(state: State, event: ev.Pass) -> None:
     for number, mode in event.landed:
         tag = state.tags[number - 1]
         tag.status, tag.mode = "dropped", mode
+        if mode == "full":
+            owner = state.node(tag.m).message.parts[tag.p]
+            state.gone[arc(state, tag.m, owner)] = number
         state.queue.pop(number, None)
     state.held = 0
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:
         state.usage = None
     state.reopened = False
+    state.sides = {}
     state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
     if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
         _cut(state, event.cut)
@@ -430,6 +444,16 @@ def call_part(state: State, m: int, p: int) -> Call | None:
     parts = state.node(owner // PARTS_LIMIT).message.parts
     part = parts[owner % PARTS_LIMIT] if owner % PARTS_LIMIT < len(parts) else None
     return part if isinstance(part, Call) else None
+
+
+def arc(state: State, m: int, part: Any) -> str:
+    """Name the tool arc a call or result part of message ``m`` belongs to: its call's message and id."""
+    if isinstance(part, Call):
+        return f"{m}:{part.id}"
+    above = state.node(m).parent
+    while above and state.node(above).message.role != "assistant":
+        above = state.node(above).parent  # other results of the same turn
+    return f"{above}:{part.id}"
 
 
 def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:

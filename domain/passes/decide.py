@@ -189,7 +189,7 @@ def _landing(drops: tuple[drain.Drop, ...], allowed: permission.Permission, *, w
     if not allowed.granted:
         return ()
     within = tuple(drop for drop in drops if drop.index >= allowed.reach)
-    return within if wanted or any(drop.frees > 0 for drop in within) else ()
+    return within if wanted or sum(drop.net for drop in within) > 0 else ()
 
 
 def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool) -> tuple[str, ...]:
@@ -224,9 +224,12 @@ def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
     state, seen = scene.state, given.seen
     if not state.base:
         return None
-    if given.system != state.base_system:
+    system, tools = state.base_system, state.base_tools
+    if seen.base is not None:
+        system, tools = state.sides.get(seen.base[0], (system, tools))
+    if given.system != system:
         return ev.Divergence(0, 0, 0, "system")
-    if given.tools != state.base_tools:
+    if given.tools != tools:
         return ev.Divergence(0, 0, 0, "tools")
     if scene.whole():
         return ev.Divergence(0, 0, 0, "branch")

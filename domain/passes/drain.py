@@ -25,6 +25,7 @@ class Drop(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...]
     frees: int
     index: int
+    net: int
 
 
 def plan(scene: Scene, reach: int, protected: frozenset[int]) -> tuple[Drop, ...]:
@@ -51,10 +52,11 @@ def _content(scene: Scene, number: int, tag: Tag) -> Drop | None:
         return None
     parts = scene.message(tag.m).parts
     part = parts[tag.p] if tag.p < len(parts) else None
-    if not isinstance(part, Text | Media):
+    if not isinstance(part, Text | Media) or (isinstance(part, Text) and part.blank):
         return None
     edits = (SetBody(tag.m, tag.p, "placeholder"),)
-    return Drop(number, "placeholder", edits, max(tag.tokens - PLACEHOLDER_TOKENS, 0), index)
+    net = tag.tokens - PLACEHOLDER_TOKENS
+    return Drop(number, "placeholder", edits, max(net, 0), index, net)
 
 
 def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | None:
@@ -72,14 +74,18 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | 
         return None
     small = number in recent and call.size > 0 and call.strings <= SMALL_INPUT
     last = index == scene.length() - 1
-    if small or last or _needs_skeleton(scene, index, message, caller):
+    # a call that another path of the tree answers too cannot go: that path may come back
+    shared = state.answers.get(owner, 0) > 1
+    if small or last or shared or _needs_skeleton(scene, index, message, caller):
         edits: tuple[Edit, ...] = (SetBody(cm, cp, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
         mode = "skeleton_real"
         if result.media:
             edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
-        return Drop(number, mode, edits, max(result.tokens - PLACEHOLDER_TOKENS, 0), index)
+        net = result.tokens - PLACEHOLDER_TOKENS
+        return Drop(number, mode, edits, max(net, 0), index, net)
     edits = (SetBody(cm, cp, "absent"), SetBody(tag.m, tag.p, "absent"))
-    return Drop(number, "full", edits, result.tokens + call.tokens, min(index, scene.index(cm)))
+    net = result.tokens + call.tokens
+    return Drop(number, "full", edits, net, min(index, scene.index(cm)), net)
 
 
 def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from ..edits import Arrival, Edit, SetBody, SetShape
 from ..identity import Scene
 from ..state import key
-from ..transcript import Media, Message, Part, Result, Text, Thinking
+from ..transcript import Call, Media, Message, Part, Result, Text, Thinking
 
 NO_CONTENT = b"(no content)"
 """What stands for a user turn whose texts were all blank: providers refuse an empty turn; it may not vanish (T18)."""
@@ -51,8 +51,30 @@ def tag(scene: Scene, *, bound: bool = False) -> Tagged:
             visible = state.reduce and p > sealed  # a number the agent cannot use is known, not shown (convention 10)
             tokens += TAG_TOKENS if number and visible else 0
             numbers.append(number if visible else -number)
-        arrivals.append(Arrival(m, first, tuple(numbers), _repairs(state.codec, m, first, message, texts)))
+        edits = (*_repairs(state.codec, m, first, message, texts), *_gone(scene, m, first, message))
+        arrivals.append(Arrival(m, first, tuple(numbers), edits))
     return Tagged(tuple(arrivals), tokens, texts)
+
+
+def _gone(scene: Scene, m: int, first: int, message: Message) -> tuple[Edit, ...]:
+    """Keep the halves of a dropped arc out of the request when the host sends one of them anew (PROP-3)."""
+    state = scene.state
+    if not state.gone:
+        return ()
+    return tuple(
+        SetBody(m, p, "absent")
+        for p, part in enumerate(message.parts)
+        if p >= first and isinstance(part, Call | Result) and f"{_caller(scene, m, part)}:{part.id}" in state.gone
+    )
+
+
+def _caller(scene: Scene, m: int, part: Call | Result) -> int:
+    if isinstance(part, Call):
+        return m
+    index = scene.index(m) - 1
+    while index > 0 and scene.message(scene.at(index)).role != "assistant":
+        index -= 1
+    return scene.at(index)
 
 
 def _last_signed(message: Message) -> int:

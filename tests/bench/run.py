@@ -164,7 +164,7 @@ def size_of_log(folder: Path, sizes: tuple[int, ...]) -> bool:
                 rebuilds += request.level != "defer"
                 if count >= size:
                     break
-        taken = os.path.getsize(path)
+        taken = Path(path).stat().st_size
         allowed = 0.55 * raw + 400 * deferrals + 4_096 * rebuilds
         good = good and taken <= allowed
         show(
@@ -176,10 +176,9 @@ def size_of_log(folder: Path, sizes: tuple[int, ...]) -> bool:
 
 def postgres(folder: Path, sizes: tuple[int, ...]) -> bool:
     """8. PostgreSQL: >= 500 appends a second over many sessions."""
-    from support.pg import server
-
     from foldlog.domain import events as ev
     from foldlog.storage.protocol import open_log
+    from support.pg import server
 
     say("8", "PostgreSQL, 16 sessions in 4 threads", "≥ 500 appends a second")
     import threading

@@ -127,7 +127,7 @@ def test_a_block_is_a_heading_and_a_body():
 
 @given(st.lists(st.text(alphabet=st.sampled_from("#& <>/\n\r\u2028ab1-·")), min_size=5, max_size=5))
 def test_nothing_in_a_summary_is_structure(texts):
-    """DECAY-4, PROP-10: whatever stands in title and tiers, only real headings begin a line with ``## ``, and no tag is left."""
+    """DECAY-4, PROP-10: whatever title and tiers hold, only real headings begin a line with ``## ``; no tag is left."""
     one = Row(1, 2, texts[0] or "t", (texts[1] or "x", *texts[2:]), (0, 0, 0, 0))
     for tier in (1, 2, 3, 4):
         block = decay.block(one, tier)

@@ -108,7 +108,7 @@ MUTATIONS: dict[Patch, str] = {
     revision_serves_stale_body: "LAW-2|became|kind='digest'",
     branch_moves_the_head_at_once: "PROP-7",
     command_applied_twice: "PROP-1: (a command was applied|the same command)",
-    tag_numbers_come_again: "PROP-9|a tag number out of order",
+    tag_numbers_come_again: "PROP-9|a tag number out of order|no part of this session has the number",
     idle_fold_every_pass: "LAW-4: folded for idleness|PROP-1: twice",
 }
 """Each with what the machine says of it, so that no other fault can pass for it."""

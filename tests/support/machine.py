@@ -54,7 +54,7 @@ class Machine(Steps):
         self.rounds: list[host.Round] = [[self._message("user", [host.text(1, self._uid())])]]
         self.asked: set[int] = set()
         self.owners: dict[int, tuple[str, int, Any, int]] = {}
-        self.call_tags: dict[str, int] = {}
+        self.call_tags: dict[str, set[int]] = {}
         self.head: checks.Served | None = None
         self.served: dict[int, checks.Served] = {}
         self.passes = 0

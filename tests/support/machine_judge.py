@@ -181,12 +181,12 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
             assert mine, f"PROP-9: §{number}§ was {owner}, now {(item['uid'], p, part, m)}"
             machine.owners[number] = (item["uid"], p, part, m)
             if part["t"] == "result":
-                machine.call_tags[part["id"]] = number
+                machine.call_tags.setdefault(part["id"], set()).add(number)
         gone |= lost
     for item, wire in zip(now.items, now.wire, strict=True):
         present = {part["id"] for part in item["parts"] if "id" in part} - (known[id(item), wire][2])
         assert not present & gone, f"PROP-3: half of a tool arc is gone in pass {now.number}: {present & gone}"
     for call in gone:
-        number = machine.call_tags.get(call, 0)
-        assert number in machine.asked or not machine.reduce, f"PROP-3: the arc {call} is gone, and nobody asked for it"
+        numbers = machine.call_tags.get(call, set())  # one for each path of the tree that answers it
+        assert numbers & machine.asked or not machine.reduce, f"PROP-3: the arc {call} is gone, and nobody asked for it"
     return gone

@@ -129,6 +129,15 @@ class FoldlogMachine(RuleBasedStateMachine):
         self.do("drop", at=at, count=count, what=what)
         self.do("usage", percent=percent)
 
+    @rule(
+        at=PLACE, count=st.integers(0, 5), percent=st.sampled_from((1, 1, 88)), what=st.sampled_from((0, 3)), out=BODY
+    )
+    def work(self, at: int, count: int, percent: int, what: int, out: int) -> None:
+        self.do("round", say=1, calls=2, out=out, door=1)
+        self.do("drop", at=at, count=count, what=what)
+        self.do("usage", percent=percent)
+        self.do("round", say=1, calls=1, out=out, door=0)
+
     @rule()
     def flush(self) -> None:
         self.do("flush")

@@ -360,7 +360,9 @@ class Steps:
             elif what % 4 == 1:
                 other.report_cache_loss("elsewhere")
                 self.lost = True
-            elif what % 4 == 2 and self.last is not None:
+            elif what % 4 == 2:
+                if self.last is None:
+                    return
                 foldlog.Request(other, self.last._produced, 0, True).report_usage(input=200, now=self.now / 1000)
                 self.totals.append(200)
             else:

@@ -86,7 +86,7 @@ def test_requests_are_valid(codec: Any) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_drops_name_numbers_as_an_independent_count_gives_them(codec: Any) -> None:
-    """TRACE-22: each ctx_reduce call names only parts that exist, none twice, mostly results, never its own exemplars."""
+    """TRACE-22: a ctx_reduce call names only parts that exist, none twice, mostly results, never its own calls."""
     trace = generate(7, 400, codec)
     numbers: dict[int, tuple[str, str]] = {}
     names: dict[str, str] = {}
@@ -159,7 +159,7 @@ def test_sizes_follow_the_recorded_sessions() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_usage_is_that_of_the_raw_request(codec: Any) -> None:
-    """TRACE-23: four bytes a token over all that is sent; what was sent within five minutes is read from the cache."""
+    """TRACE-23: four bytes a token over all that is sent; what went out five minutes ago is read from the cache."""
     trace = generate(4, 300, codec)
     size, before, sent = len(trace.system or b"") + len(trace.tools or b""), 0, 0
     warm = cold = 0

@@ -145,7 +145,7 @@ def arrays(trace: Trace) -> list[Any]:
 
 
 def test_lines_of_one_response_join_across_a_result(tmp_path: Path) -> None:
-    """TRACE-4, TRACE-5, TRACE-7, TRACE-12: one message per id, times as lines came, the round's results first in the very next user message."""
+    """TRACE-4, TRACE-5, TRACE-7, TRACE-12: one message per id, times as lines came, the round's results first."""
     one, two = {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}, {"id": "m2"}
     rows = [
         claude("user", "do it", timestamp="2026-01-01T00:00:01Z"),
