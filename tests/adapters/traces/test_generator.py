@@ -144,7 +144,7 @@ def test_a_longer_session_begins_like_a_shorter_one() -> None:
 
 
 def test_sizes_follow_the_recorded_sessions() -> None:
-    """TRACE-21: median growth and pace within a quarter of the measured medians; compression as that of real sessions."""
+    """TRACE-21: median growth and pace within a quarter of the measured medians; compression as of real ones."""
     trace = generate(1, 2_500)
     prompts = [u.input + u.cache_read + u.cache_write for u in (step.usage for step in trace.steps) if u]
     growth = sorted(b - a for a, b in pairwise(prompts))
