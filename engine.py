@@ -380,7 +380,7 @@ class Core:
     def refresh(self, hot: Hot | None = None) -> bool:
         """Take in what another process appended meanwhile; say whether there was anything.
 
-        Asked wherever nothing will be appended, so that no conflict can tell: before an answer from memory, or an error.
+        Asked wherever nothing will be appended, so that no conflict tells: before an answer from memory, or an error.
         """
         end = self.log.head(self.stream)
         if end is None or end.version == (hot or self.hot()).state.version:

@@ -138,7 +138,8 @@ def _align(
         return _append(state, keep, rest, at)
     # an array of which no id is known leaves the path like one without ids: it may be a helper's (PROP-7)
     named = all(message.host_id for message in rest) and _named(state, path[keep:])
-    linked = keep >= len(path) - 1 or not rest or any(state.hosts.get(message.host_id, 0) in state.pos for message in rest)
+    known = any(state.hosts.get(message.host_id, 0) in state.pos for message in rest)
+    linked = keep >= len(path) - 1 or not rest or known
     if keep + len(rest) and named and linked:
         return _by_id(state, keep, rest, leading, at)
     changed = _in_place(state, keep, rest, leading)
