@@ -30,9 +30,7 @@ class Raw(msgspec.Struct, frozen=True):
     output_tokens: int | None = None
 
 
-def doing_nothing(
-    session: str, requests: Sequence[Raw], *, window: int, front: Sequence[Block] = ()
-) -> list[Record]:
+def doing_nothing(session: str, requests: Sequence[Raw], *, window: int, front: Sequence[Block] = ()) -> list[Record]:
     """Send every request as recorded, never compacted; one above the window (tokens, 0 = unknown) is refused.
 
     ``front``: tools and system, in wire order. Raises ``OptionError`` for a negative window.
@@ -47,9 +45,7 @@ def doing_nothing(
     return records
 
 
-def compacting_once(
-    session: str, requests: Sequence[Raw], *, window: int, front: Sequence[Block] = ()
-) -> list[Record]:
+def compacting_once(session: str, requests: Sequence[Raw], *, window: int, front: Sequence[Block] = ()) -> list[Record]:
     """Replace everything by one summary whenever a prompt would fill more than 95% of the window.
 
     Each time a call reads the whole prompt (as far as the window holds it) and writes the summary; the request then

@@ -109,10 +109,7 @@ def _chart(name: str, title: str, said: str) -> str:
 def _script(charts: Mapping[str, figures.Figure]) -> str:
     data = msgspec.json.encode(charts).decode().replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
     config = '{"responsive":true,"displaylogo":false,"modeBarButtonsToRemove":["lasso2d","select2d"]}'
-    return (
-        f"const charts={data};for(const id in charts)"
-        f"Plotly.newPlot(id,charts[id].data,charts[id].layout,{config});"
-    )
+    return f"const charts={data};for(const id in charts)Plotly.newPlot(id,charts[id].data,charts[id].layout,{config});"
 
 
 def _about(arms: Mapping[str, Bill], records: Mapping[str, Sequence[Record]], window: int) -> str:

@@ -200,10 +200,12 @@ def written(log: Log) -> list[str]:
     pen.rebuild(ev.BaselineFolded, observed, (), **fold, reasons=("first_render",))
 
     # Deferred: texts on what is new, units behind it, frozen blanks.
-    observed = pen.observe([
-        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": ""}]},
-        {"role": "user", "content": "b"},
-    ])
+    observed = pen.observe(
+        [
+            {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": ""}]},
+            {"role": "user", "content": "b"},
+        ]
+    )
     a, b = (arrival.m for arrival in observed)
     observed = [
         msgspec.structs.replace(observed[0], edits=(e.SetTrail(a, 0),)),

@@ -1,4 +1,4 @@
-"""Sessions with a past: summarisers that do what a test says, a store with a clock of its own, summaries made on demand."""
+"""Sessions with a past: summarisers that do what a test says, a store with its own clock, summaries on demand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import foldlog
@@ -38,8 +39,8 @@ class Scripted:
         if self.answer is not None:
             return self.answer(job)
         step = max((job.end - job.start + 1) // self.pieces, 1)
-        edges = [*range(job.start, job.end + 1, step)][: self.pieces] + [job.end + 1]
-        return summarised(*((a, b - 1) for a, b in zip(edges, edges[1:], strict=False)), size=self.size)
+        edges = [*[*range(job.start, job.end + 1, step)][: self.pieces], job.end + 1]
+        return summarised(*((a, b - 1) for a, b in pairwise(edges)), size=self.size)
 
 
 class Hanging(Scripted):
@@ -190,5 +191,3 @@ def arcs(messages: list[Any]) -> list[tuple[int, int]]:
             elif one.get("type") in ("tool_use", "toolCall", "function"):
                 calls[one["id"]] = place
     return found
-
-
