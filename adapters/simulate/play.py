@@ -41,8 +41,8 @@ Progress = Callable[[int, int], None]
 class Playing(msgspec.Struct, frozen=True):
     """How a trace is played. ``window`` in tokens, 0 = unknown; ``session``: its id, empty for the trace's name.
 
-    ``profile``: the cache of a simulated provider that answers, None = the recorded usage is told; ``cache_ttl`` follows
-    it unless the policy sets one. ``summarizer``: None = nothing is summarised. ``system_tokens``: a block of so many
+    ``profile``: the cache of a simulated provider that answers, None = the recorded usage is told; ``cache_ttl``
+    follows it unless the policy sets one. ``summarizer``: None = nothing is summarised. ``system_tokens``: a block of so many
     stands before everything. ``taken`` is given each record of the wire log.
     """
 
@@ -72,9 +72,9 @@ class Played(msgspec.Struct, frozen=True):
 
     ``reduces``: calls of ctx_reduce found, ``refused_reduces``: those answered by an error. ``freed``: tokens dropped.
     ``refusals``: foldlog's, by code; ``overflows``: requests a provider with this window would have refused.
-    ``usage``: how often the usage was recorded, reduced, estimated, simulated, or not known. ``compartments``: stretches
-    of history that were summarised; ``summary_calls``: calls of a model for that; ``failed_summaries``: runs that gave
-    nothing.
+    ``usage``: how often the usage was recorded, reduced, estimated, simulated, or not known. ``compartments``:
+    stretches of history that were summarised; ``summary_calls``: calls of a model for that; ``failed_summaries``: runs
+    that gave nothing.
     """
 
     trace: str
@@ -198,9 +198,7 @@ def _policy(how: Playing) -> Policy | None:
     return make_policy({**given, "cache_ttl": f"{how.profile.lifetime}ms"})
 
 
-def _session(
-    engine: Engine, trace: Trace, how: Playing, name: str, model: str, policy: Policy | None
-) -> Session:
+def _session(engine: Engine, trace: Trace, how: Playing, name: str, model: str, policy: Policy | None) -> Session:
     return engine.session(
         name, how.harness, codec=trace.codec, model=model or None, context_limit=how.window, policy=policy
     )
@@ -268,9 +266,7 @@ def _added(stage: _Stage) -> None:
     for call in stage.beside.calls():
         stage.tally.summary_calls += 1
         block = made(f"summary call {stage.tally.summary_calls} of {stage.name}", call.input_tokens)
-        record = Record(
-            stage.name, stage.at, call.model, "", (block,), output_tokens=call.output_tokens, kind=SUMMARY
-        )
+        record = Record(stage.name, stage.at, call.model, "", (block,), output_tokens=call.output_tokens, kind=SUMMARY)
         stage.answerer.added(record)
         _put(stage, record)
 
@@ -298,7 +294,7 @@ def _pass(session: Session, trace: Trace, messages: list[bytes], at: int, tally:
 
 
 def _refusal(session: Session, before: int) -> tuple[str, int]:
-    """Return code and tokens of the refusal a pass from version ``before`` ended in; the same again is not stored anew."""
+    """Return code and tokens of the refusal a pass from version ``before`` ended in; a repeated one is not stored."""
     core = session.core
     start = min(before, core.hot().state.last_version - 1)
     found = [one.event for one in core.log.read(core.stream, max(start, 0))]

@@ -83,7 +83,7 @@ class WireLog(msgspec.Struct):
         )
 
     def refusal(self, at: int, model: str, code: str, tokens: int, number: int) -> Record:
-        """Return the record of the ``number``-th request, which foldlog did not make: one block tells its ``tokens``."""
+        """Return the record of request ``number``, which foldlog did not make: one block tells its ``tokens``."""
         body = made(f"refused request {number} of {self.session}", tokens)
         return Record(self.session, at, model, "", (*self.lead, body), kind=REFUSED, reasons=(code,))
 
@@ -95,7 +95,9 @@ class WireLog(msgspec.Struct):
         self.out.write(dumps(record, bytes(self.line) if ours else None) + b"\n")
 
     def _goes_on(self, event: Any) -> bool:
-        return isinstance(event, ev.PassDeferred) and event.divergence is None and event.side is None and bool(self.rows)
+        return (
+            isinstance(event, ev.PassDeferred) and event.divergence is None and event.side is None and bool(self.rows)
+        )
 
     def _start(self, built: Built, version: int) -> None:
         self.version = version
