@@ -141,7 +141,10 @@ class Core:
         raws = self.reader.raws(new)
         changed = [(handle, self.reader.raw(message, f"revised[{i}]")) for i, (handle, message) in enumerate(revised)]
         with self.lock:
-            return self._pass(lambda hot, at: self._increment(hot, at, raws, changed, retracted), now, waiting=waiting)
+            since = len(self.hot().state.path)  # what the host counts its news from, whoever tells them first
+            return self._pass(
+                lambda hot, at: self._increment(hot, at, raws, changed, retracted, since), now, waiting=waiting
+            )
 
     def command(
         self,
@@ -292,7 +295,13 @@ class Core:
         return intake
 
     def _increment(
-        self, hot: Hot, at: int, raws: list[bytes], changed: list[tuple[Any, bytes]], retracted: Sequence[Any]
+        self,
+        hot: Hot,
+        at: int,
+        raws: list[bytes],
+        changed: list[tuple[Any, bytes]],
+        retracted: Sequence[Any],
+        since: int,
     ) -> Intake:
         state = hot.state
         leading = wire(state.wire).split_system(state.codec, raws) if not state.path else 0
@@ -308,6 +317,9 @@ class Core:
         read = [self.reader.read(state, raw, len(state.path) + j) for j, raw in enumerate(raws[leading:])]
         for one, raw in zip(read, raws[leading:], strict=True):
             bodies[one.message.body] = (raw, one)
+        told = state.path[since:]  # by another process meanwhile: what is the same is not said twice
+        ahead = _common([state.node(m).message.ident for m in told], [one.message.ident for one in read])
+        read = read[ahead:]
         seen = identity.edit(state, revised, gone, [one.message for one in read], at)
         intake = take_in(self.reader, self.options, state, seen, at, raws[:leading], None, None)
         intake.bodies = bodies

@@ -149,10 +149,21 @@ def _link(state: State, m: int, message: Message) -> None:
     for p, part in enumerate(message.parts):
         if isinstance(part, Call):
             state.calls[part.id] = key(m, p)
-        elif isinstance(part, Result) and part.id in state.calls:
-            owner = state.calls[part.id]
+        elif isinstance(part, Result) and (owner := _owner(state, m, part.id)):
             state.call_of[key(m, p)] = owner
             state.answers[owner] = state.answers.get(owner, 0) + 1
+
+
+def _owner(state: State, m: int, call: str) -> int:
+    """Return the key of the call a result of message ``m`` answers: in the answer before it, else the newest of that id."""
+    above = state.node(m).parent
+    while above and state.node(above).message.role != "assistant":
+        above = state.node(above).parent
+    if above:
+        for p, part in enumerate(state.node(above).message.parts):
+            if isinstance(part, Call) and part.id == call:
+                return key(above, p)
+    return state.calls.get(call, 0)
 
 
 def children(state: State) -> dict[int, list[int]]:
