@@ -42,8 +42,8 @@ class Playing(msgspec.Struct, frozen=True):
     """How a trace is played. ``window`` in tokens, 0 = unknown; ``session``: its id, empty for the trace's name.
 
     ``profile``: the cache of a simulated provider that answers, None = the recorded usage is told; ``cache_ttl``
-    follows it unless the policy sets one. ``summarizer``: None = nothing is summarised. ``system_tokens``: a block of so
-    many stands before everything. ``taken`` is given each record of the wire log.
+    follows it unless the policy sets one. ``summarizer``: None = nothing is summarised. ``system_tokens``: a block of
+    so many stands before everything. ``taken`` is given each record of the wire log.
     """
 
     session: str = ""
