@@ -10,7 +10,7 @@ export PYTHONUTF8 := 1
 help:
 	@echo 'make demo    the main job on a bundled session: no key, no network'
 	@echo 'make test    every test, with a real PostgreSQL'
-	@echo 'make quick   the tests without the slow ones (under a minute)'
+	@echo 'make quick   the tests without the slow ones and without PostgreSQL (under a minute)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff put layout, imports and small things right'
 	@echo 'make bench   the budgets, measured as ratios'
@@ -27,7 +27,7 @@ test: setup
 	$(BIN)/python -m pytest
 
 quick: setup
-	$(BIN)/python -m pytest -m 'not slow' -q
+	$(BIN)/python -m pytest -m 'not slow and not postgres' -q
 
 lint: setup
 	$(BIN)/ruff check .

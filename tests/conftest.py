@@ -22,6 +22,15 @@ atexit.register(shutil.rmtree, _RUNTIME, ignore_errors=True)
 os.environ["XDG_RUNTIME_DIR"] = _RUNTIME
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the server, by its fixtures or by the store it is given: `make quick` leaves it out."""
+    for item in items:
+        given = getattr(item, "callspec", None)
+        named = given is not None and "postgresql" in given.params.values()
+        if named or "pg_server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.postgres)
+
+
 @pytest.fixture(scope="session")
 def pg_server(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
     """Start the server once, and print its version; a call returns the URL of a fresh, empty database."""

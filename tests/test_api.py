@@ -78,6 +78,7 @@ def play(trace: Trace, door: str, engine: foldlog.Engine, **options: Any) -> lis
     return played
 
 
+@pytest.mark.slow
 @pytest.mark.rule("API-1")
 @pytest.mark.parametrize("codec", ["anthropic", "openai-chat", "pi"])
 def test_prepare_is_advance_behind_a_comparison(codec: Any):
@@ -439,6 +440,7 @@ def test_many_sessions_at_once_from_one_loop():
     assert len(asyncio.run(asked())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.rule("API-7")
 @pytest.mark.parametrize("shared", [True, False], ids=["one-engine", "engine-each"])
 def test_threads_hammering_one_session(tmp_path: Path, shared: bool):

@@ -249,6 +249,7 @@ def test_damage_is_named_and_nothing_else_is(kit: Kit, damage: Damage) -> None:
     assert all(fault.stream != Y for fault in kit.open().verify().faults)
 
 
+@pytest.mark.slow
 @rule("LAW-1")
 @pytest.mark.postgres
 def test_a_session_beside_a_damaged_one_goes_on(kit: Kit) -> None:

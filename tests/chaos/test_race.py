@@ -112,6 +112,7 @@ def test_two_hosts_on_one_store_never_see_each_other(tmp_path: Path) -> None:
     engine.close()
 
 
+@pytest.mark.slow
 @rule("PROP-8")
 def test_a_locked_database_is_waited_for_a_moment_and_then_said(tmp_path: Path) -> None:
     script = chaos.script(passes=12)

@@ -124,6 +124,7 @@ def test_threads_wait_no_longer_together_than_alone(tmp_path: Path) -> None:
     assert store.append(S, 1, [note(2)]).version == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_two_processes_racing_lose_and_double_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest

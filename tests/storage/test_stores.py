@@ -42,6 +42,7 @@ def test_a_postgresql_url_that_cannot_be_read_does_not_show_its_password() -> No
         open_store("postgresql://user:secret@host/db?nonsense=1")
 
 
+@pytest.mark.slow
 def test_no_server(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         open_store(f"postgresql://nobody@/none?host={tmp_path}")

@@ -165,6 +165,7 @@ def test_rows_and_lines_sum_to_the_total(name):
     assert busts > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_second_program_agrees(name):
     """BILL-16: sums equal, cost within 0.1% (issue 3), on random logs."""

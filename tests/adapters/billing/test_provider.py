@@ -197,6 +197,7 @@ def test_openai_write_counts_three_marks():
     assert reads == [1_100, 2_200, 3_300, 3_300]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_nothing_is_lost_between_read_written_and_uncached(name):
     """BILL-11: on random logs, for every request."""

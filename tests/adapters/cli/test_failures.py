@@ -206,6 +206,7 @@ def test_reading_a_damaged_session_fails_with_one_line(store, db):
         assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.rule("CLI-21")
 def test_a_reader_that_goes_away_ends_it_silently(db):
     for args in (["export", "played"], ["show", "played"], ["passes", "played"], ["sessions"]):
@@ -218,6 +219,7 @@ def test_a_reader_that_goes_away_ends_it_silently(db):
         assert said == b"", args
 
 
+@pytest.mark.slow
 @pytest.mark.rule("CLI-20", "CLI-21")
 def test_a_person_can_stop_it(tmp_path):
     path = tmp_path / "long.jsonl"
@@ -238,6 +240,7 @@ def test_a_person_can_stop_it(tmp_path):
     assert (out, said) == (b"", b"foldlog: stopped\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [playing, checking])
 @pytest.mark.rule("CLI-22")
 def test_progress_is_shown_only_to_a_person(module, db, tmp_path, monkeypatch):

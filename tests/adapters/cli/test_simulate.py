@@ -44,6 +44,7 @@ def test_a_recorded_session_plays_and_a_fresh_process_audits_it(name, tmp_path, 
     assert told["usage"].get("reduced", 0) == 0, "nothing was dropped, so nothing is taken off the recorded usage"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["anthropic", "openai-chat", "pi"])
 @pytest.mark.rule("CLI-1", "CLI-4")
 def test_a_generated_session_drops_and_rebuilds(codec, tmp_path, capsys):
@@ -81,6 +82,7 @@ def test_the_table_says_what_the_json_says(tmp_path):
     assert "time per pass:" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.rule("CLI-3")
 def test_refusals_are_counted_and_the_play_goes_on(tmp_path):
     path, db = tmp_path / "made.jsonl", f"sqlite:///{tmp_path / 'played.db'}"

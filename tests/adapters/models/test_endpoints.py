@@ -185,6 +185,7 @@ def test_what_does_not_pass_is_not_tried_again(script, make, reply, status):
     assert not caught.value.recoverable
 
 
+@pytest.mark.slow
 @pytest.mark.rule("SUM-22")
 @both
 @pytest.mark.parametrize("how", ["hang", "drip"])

@@ -276,6 +276,7 @@ def test_a_long_stretch_falls_into_its_objectives():
             assert by_position[summary.start].role == "user"
 
 
+@pytest.mark.slow
 @pytest.mark.rule("SUM-1")
 def test_every_process_says_the_same():
     script = (
@@ -321,6 +322,7 @@ calls = st.builds(ToolCall, names, st.dictionaries(keys, values, max_size=3), st
 results = st.builds(ToolOutput, st.sampled_from("abc"), texts, st.booleans())
 
 
+@pytest.mark.slow
 @pytest.mark.rule("SUM-1")
 @settings(max_examples=120, deadline=None)
 @given(

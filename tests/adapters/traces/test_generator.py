@@ -143,6 +143,7 @@ def test_a_longer_session_begins_like_a_shorter_one() -> None:
     assert generate(3, 60).steps[:20] == generate(3, 20).steps == tuple(islice(stream(3), 20))
 
 
+@pytest.mark.slow
 def test_sizes_follow_the_recorded_sessions() -> None:
     """TRACE-21: median growth and pace within a quarter of the measured medians; compression as of real ones."""
     trace = generate(1, 2_500)
@@ -188,6 +189,7 @@ def test_system_and_tools_are_small(codec: Any) -> None:
     assert tokenizer()(system.decode() + (trace.tools or b"").decode()) < 1_000
 
 
+@pytest.mark.slow
 def test_no_long_line_is_said_twice() -> None:
     """Fresh content: nothing that a cache of ours would find again."""
     said = [raw for raw in messages_of(generate(2, 600)) if len(raw) > 600]

@@ -256,6 +256,7 @@ def splits(rows: list[Row], b: int) -> list[str]:
     return [one for row in behind for one in row.results if one in called]
 
 
+@pytest.mark.slow
 @given(
     sessions(),
     st.sampled_from([1, 200, 1_500, 9_000]),
@@ -289,6 +290,7 @@ def test_run_after_run_every_position_is_covered_once(rows, tail, cap, forced, m
     assert covered + tail_positions == list(range(1, len(rows) + 1))
 
 
+@pytest.mark.slow
 @given(sessions(), st.integers(1, 15), st.sampled_from([1, 1_500]), st.sampled_from([1, 900, 6_000]), st.booleans())
 def test_from_any_offset(rows, offset, tail, cap, forced):
     """HIST-4, HIST-10: also where an offset already stands inside an arc, nothing else is split."""

@@ -194,6 +194,7 @@ def sessions(draw: st.DrawFn) -> list[Turn]:
     return found
 
 
+@pytest.mark.slow
 @given(sessions(), st.integers(1, 40))
 def test_chunk_after_chunk_every_position_is_in_one_line(said, budget):
     """HIST-18, HIST-20, HIST-21: invariants 4 and 5, until the range is used up; and the same again (invariant 6)."""

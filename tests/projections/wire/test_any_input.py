@@ -6,6 +6,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ message_slots = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(messages(), message_slots)
 def test_any_slots_give_a_message_or_none(given_: tuple[str, bytes], slots: MessageSlots) -> None:
@@ -107,6 +109,7 @@ def test_any_slots_give_a_message_or_none(given_: tuple[str, bytes], slots: Mess
             assert before.part_idents[p] in after.part_idents, (p, unit)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(messages(), st.data())
 def test_damaged_bytes_are_refused_in_our_own_words(given_: tuple[str, bytes], data: st.DataObject) -> None:

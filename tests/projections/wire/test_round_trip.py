@@ -126,6 +126,7 @@ def messages(draw: st.DrawFn) -> tuple[bytes, int]:
     return (blank + obj(draw(st.permutations(whole)), blank) + blank).encode(), len(pieces)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(messages(), st.data())
 def test_odd_json_survives_an_edit_beside_it(given_: tuple[bytes, int], data: st.DataObject) -> None:
