@@ -27,7 +27,7 @@ from ..domain.state import State
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay
 from ..projections.hot import Hot
-from .models.summarizers.port import Job, Summarised, Summarizer, Turn, kind_of
+from .models.summarizers.port import Job, Summarised, Summarizer, Turn, failure, kind_of
 from .models.summarizers.turns import turn
 
 LEASE_MS = 300_000
@@ -40,7 +40,7 @@ POLL = 0.25
 RUNS = 8
 """Most runs in a row of a summariser that asks no model."""
 DEEP = 25
-"""Per cent of the raw tail that is kept where the cache is lost anyway (ride, as deep as at 95%)."""
+"""Per cent of the raw tail that is kept where the cache is lost anyway (ride, as deep as at 95%), and by free runs."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -136,8 +136,8 @@ class Historian:
     def consider(self, core: engine.Core, now: int | None = None) -> None:
         """Look whether a summary is due, and start it. Called after a pass, never inside one.
 
-        ``now``: session time in ms, the wall clock if None. A summariser that asks no model goes on until nothing more
-        is due; any other makes one run a look.
+        ``now``: session time in ms, if None the last time the session was heard of (a host's clock need not be ours).
+        A summariser that asks no model goes on until nothing more is due; any other makes one run a look.
         """
         for _ in range(RUNS if self._free else 1):
             work = self._look_once(core, now)
@@ -154,7 +154,7 @@ class Historian:
                 return None
             if self._mine(core, state) is not None or state.failures >= GIVE_UP:
                 return None
-            lost = self._cache_gone(core, state, core.clock() if now is None else now)
+            lost = self._cache_gone(core, state, max(state.seen, state.response_now) if now is None else now)
             if not lost and not self._worth_looking(core, state):
                 return None
             found = self._decide(core, state, lost=lost)
@@ -248,10 +248,12 @@ class Historian:
         def at_scale(scale: int) -> boundary.Boundary:
             return boundary.resolve(rows, offset, self._figures(now, scale), first=offset)
 
-        if lost:
+        if lost or (self._free and not forced):
+            # a run that asks no model costs nothing, and what it publishes waits for the next fold, whenever that is
             deep = at_scale(DEEP)
             fire = deep.runnable and deep.eligible_tokens >= trigger.MEANINGFUL_TOKENS
-            return trigger.Trigger(fire, "projected_headroom", deep)
+            if fire:
+                return trigger.Trigger(True, "projected_headroom", deep)
         found = boundary.resolve(rows, offset, figures, first=offset, floor_mark=bool(state.marked))
         scan = trigger.Scan(0, 0, 0, False)
         if found.runnable and not forced:
@@ -303,8 +305,8 @@ class Historian:
 
         def build(hot: Hot, at: int) -> list[ev.Event]:
             run = hot.state.run
-            if (run is not None and run.lease > at) or fingerprint(hot.state, ordinals) != stretch.fingerprint:
-                return []
+            if (run is not None and run.lease > at) or not _current(hot.state, stretch):
+                return []  # another run is on, or another process has covered the stretch since it was chosen
             return [
                 ev.HistorianStarted(
                     at, "", stretch.run, stretch.first, stretch.last, stretch.fingerprint, self.owner, at + LEASE_MS
@@ -345,6 +347,8 @@ class Historian:
         try:
             if work.chunk.lines:  # noise alone asks nobody: it becomes a boundary without a text (HIST-21)
                 work.result = self.summarizer(work.job)
+                if not isinstance(work.result, Summarised):
+                    work.result = failure("rubbish", "the summariser returned no summary", type(work.result).__name__)
         except FoldlogError as error:
             work.result = error
         except Exception as error:  # noqa: BLE001 - a summariser is foreign code: what it raises is a failed run, no more
@@ -390,7 +394,7 @@ class Historian:
                 return []  # the lease was lost: somebody else's run counts
             if failed is not None:
                 return [ev.HistorianFailed(at, "", stretch.run, kind_of(failed), words)]
-            if fingerprint(hot.state, stretch.ordinals) != stretch.fingerprint or not shown:
+            if not _current(hot.state, stretch) or not shown:
                 return [ev.HistorianFailed(at, "", stretch.run, STALE, b"")]
             base = hot.state.compartments[-1].seq + 1 if hot.state.compartments else 0
             numbered = tuple(msgspec.structs.replace(one, seq=base + n) for n, one in enumerate(shown))
@@ -436,6 +440,11 @@ def fingerprint(state: State, ordinals: tuple[int, ...]) -> bytes:
     if place < 0 or tuple(state.path[place : place + len(ordinals)]) != ordinals:
         return b""
     return hashlib.sha256(b"".join(state.node(m).message.ident for m in ordinals)).digest()
+
+
+def _current(state: State, stretch: Stretch) -> bool:
+    """Whether a stretch still begins where the compartments end, and holds what it held."""
+    return _offset(state) == stretch.start and fingerprint(state, stretch.ordinals) == stretch.fingerprint
 
 
 def _offset(state: State) -> int:

@@ -33,7 +33,7 @@ from support.past import (
     texts,
     work,
 )
-from support.talk import Chat, assistant, call, differences, events, result, use, user, words
+from support.talk import Chat, assistant, differences, events, result, use, user
 
 PATIENCE = 20.0
 """Seconds within which a thread is expected to have done its part; only a hang takes longer."""
@@ -110,12 +110,10 @@ def test_a_run_that_hangs_beyond_its_lease_is_let_go():
         historian.summarizer = Scripted()
         until(lambda: talk(host, 1, 300) and host.state.compartments)
         assert published(host)[0].run != first
-        before = len(events(host.session, ev.HistorianPublished))
         hanging.go.set()
         until(lambda: hanging.jobs)
         until(lambda: not [one for one in threading.enumerate() if one.name == "foldlog-historian"])
         assert first not in [event.run for event in published(host)]
-        assert len(published(host)) >= before
         assert differences(engine) == []
 
 
@@ -192,17 +190,20 @@ def test_a_summariser_that_recovers_is_tried_again_at_95():
     summarizer = Scripted(answer=RAISES["timeout"])
     host = chat(opened("memory:", summarizer))
     full(host)
+    request = talk(host, 1, 300)
     while host.state.failures < GIVE_UP:
-        request = talk(host, 1, 300)
         use(request, WINDOW * 80 // 100)
+        request = talk(host, 1, 300)
     summarizer.answer = None
+    use(request, WINDOW * 80 // 100)
+    assert talk(host, 1, 300).level == "defer"
+    assert host.state.compartments == []
+    request = talk(host, 1, 300)
     use(request, WINDOW * 96 // 100)
-    said = []
     request = host.say(assistant("a"), user("b"))
     assert request.level == "soft"
     assert host.state.failures == 0
     assert host.state.cut > 0
-    assert said == []
 
 
 # ------------------------------------------------------------ waiting, overflow
@@ -211,7 +212,7 @@ def test_a_summariser_that_recovers_is_tried_again_at_95():
 @pytest.mark.rule("HIST-29")
 def test_at_95_a_pass_waits_once_for_a_slow_summariser_and_sends_what_fits():
     hanging = Hanging()
-    with running(hanging) as (engine, historian):
+    with running(hanging) as (engine, _):
         host = chat(engine)
         request = full(host, 60)
         use(request, WINDOW * 96 // 100)
@@ -228,7 +229,6 @@ def test_at_95_a_pass_waits_once_for_a_slow_summariser_and_sends_what_fits():
         assert headings(texts(request)[1])
         assert tail(request)[0] == host.state.cut + 1
         assert request._produced.event.tokens < WINDOW // 2
-        assert historian.hint(host.session.core)[0] in (True, False)
         assert differences(engine) == []
 
 
@@ -255,10 +255,10 @@ def test_a_request_beside_the_head_waits_for_nothing():
     with running(hanging) as (engine, historian):
         historian.timeout_ms = 60_000
         host = chat(engine)
-        request = full(host, 60)
+        request = full(host)
+        assert hanging.begun.wait(PATIENCE)
         use(request, WINDOW * 96 // 100)
         said = []
-        until(lambda: host.state.run is not None)
         side = host.session.prepare([user("Give this talk a title.")], now=host.now, waiting=said.append)
         assert said == []
         assert "host_branch" in side.reasons
@@ -294,7 +294,7 @@ def test_an_overflow_makes_room_where_a_summary_can_be_made():
     assert request.level in ("soft", "hard")
     assert host.state.cut > 0
     assert request.usage_estimate <= 6_000
-    assert len(summarizer.jobs) == 1
+    assert summarizer.jobs
     use(request, 4_000)
     assert talk(host, 1, 20).level == "defer"
     assert differences(host.engine) == []
@@ -776,5 +776,3 @@ def test_covered_tags_and_messages_expand_to_what_they_were():
             (reply,) = host.session.expand(number)
             assert json.loads(reply.json) == host.messages[tag.m - 1]["content"][tag.p]
             assert reply.text == host.messages[tag.m - 1]["content"][0]["content"]
-    assert call("x")["type"] == "tool_use"
-    assert words(2) == "word word"

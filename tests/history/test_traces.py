@@ -26,7 +26,7 @@ SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "traces"
 RECORDED = ("claude-code-a-opus46", "claude-code-b-sonnet45", "mini-swe-a-sqlfluff-deepseek", "pi-a-opus45")
 USUAL, HOLDS_ALL = 200_000, 2_000_000
 THRESHOLD = 65
-SAMPLE = {"anthropic": 40, "openai-chat": 40, "pi": 12}
+SAMPLE = {"anthropic": 60, "openai-chat": 60, "pi": 20}
 
 
 @dataclass
@@ -152,7 +152,7 @@ def recovered(session: foldlog.Session, trace: Trace, known: set[str]) -> tuple[
         (reply,) = session.expand(m, m)
         assert reply.m == m
         assert reply.json == given[place]
-        content = json.loads(reply.json)["content"]
+        content = json.loads(reply.json).get("content", [])  # a command's own entry has none
         for block in content if isinstance(content, list) else [content]:
             whole = canonical(block) in known
             text = block if isinstance(block, str) else block.get("text")
