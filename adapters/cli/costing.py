@@ -39,7 +39,7 @@ def summarizer(given: str) -> Summarizer | None:
         raise OptionError(
             "the address of a model must begin with http:// or https://", value=given, where="--summarizer"
         )
-    make: Any = OpenAI if kind == "openai" else Anthropic
+    make = OpenAI if kind == "openai" else Anthropic
     key = f"{kind.upper()}_API_KEY"
     if not at:
         return make(model)
@@ -47,7 +47,7 @@ def summarizer(given: str) -> Summarizer | None:
 
 
 def chosen_profile(name: str | None, model: str, *, needed: bool) -> Profile | None:
-    """Return the cache profile a person named; where one is ``needed`` and none is named, the one ``model`` points to."""
+    """Return the cache profile a person named; if none, but one is ``needed``, the one ``model`` points to."""
     if name:
         return profile(name)
     return profile_for(model) if needed else None
@@ -96,7 +96,7 @@ def say_bill(arms: Arms) -> None:
     sent = bill.requests + bill.refusals + bill.added_calls
     rows.append(("total", "", sent, len(bill.busts), *_cells(bill.total)))
     table(head, rows, right=range(2, len(head)))
-    head = (
+    columns = (
         "arm", "read", "first written", "rewritten", "uncached", "output", "cost", "of it added calls", "refused",
         "largest prompt", "foldlog costs",
     )  # fmt: skip
@@ -107,7 +107,7 @@ def say_bill(arms: Arms) -> None:
         )
         for arm, other in arms.bills.items()
     ]  # fmt: skip
-    table(head, compared, right=range(1, len(head)))
+    table(columns, compared, right=range(1, len(columns)))
     for note in notes(arms):
         say(note)
 
@@ -133,11 +133,10 @@ def notes(arms: Arms) -> list[str]:
 def write_report(path: str | Path, arms: Arms, played: Played) -> None:
     """Write the report of a played session. Raises ``OptionError``."""
     said = [
-        f"{OURS}: this session as foldlog sent it; summaries by {played.summarizer or 'nobody'}, "
-        f"{played.compartments:,} stretches of history summarised.",
+        f"{OURS}: this session as foldlog sent it; {summary_line(played)}.",
         "doing nothing: the same messages, never compacted; a request above the window is refused and costs nothing.",
-        "compacting once: at each crossing of 95% of the window everything is replaced by one summary of 4,000 tokens, "
-        "by a call that reads the whole prompt.",
+        "compacting once: whenever 95% of the window are crossed, a call reads the whole prompt and writes 4,000 tokens "
+        + "that replace everything.",
         "All arms are billed by one function from their wire logs; output and added calls count in each.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes(arms)),
     ]
@@ -152,4 +151,3 @@ def summary_line(played: Played) -> str:
     if played.summary_calls:
         said += f", {played.summary_calls:,} calls"
     return said + (f"; {played.failed_summaries:,} runs gave nothing" if played.failed_summaries else "")
-

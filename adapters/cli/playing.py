@@ -189,9 +189,7 @@ def demo(
         with Engine.open(url, summarizer=None) as engine:
             name = _free(engine, trace.name)
             summaries = costing.summarizer("extractive")
-            how = Playing(
-                session=name, window=window, profile=cache, summarizer=summaries, taken=records.append
-            )
+            how = Playing(session=name, window=window, profile=cache, summarizer=summaries, taken=records.append)
             played = _play(engine, trace, how, quiet=as_json)
         with options.reading(url) as again:
             found = _audit(again, session_stream(HARNESS, name), played.requests, quiet=as_json)

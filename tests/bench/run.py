@@ -6,7 +6,10 @@ Content is fresh in every pass (the generator never repeats a paragraph), so no 
 from __future__ import annotations
 
 import argparse
+import gc
+import hashlib
 import itertools
+import os
 import statistics
 import sys
 import tempfile
@@ -24,6 +27,7 @@ from bench.floor import Floor
 import foldlog
 from foldlog.adapters.models.tokens import tokenizer
 from foldlog.adapters.traces.generator import stream
+from foldlog.domain import events as ev
 from foldlog.projections import fold
 from foldlog.projections.wire import CURRENT, wire
 
@@ -114,6 +118,83 @@ def whole(folder: Path, sizes: tuple[int, ...]) -> bool:
     return verdict(ratio <= 1.5, must=False)
 
 
+def folding(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """4. A fold at 10k messages and 500 compartments: <= 100 ms."""
+    messages, compartments = (10_000, 500) if sizes[-1] > 1_000 else (1_000, 50)
+    say("4", f"a fold at {messages:,} messages and {compartments} compartments", "≤ 100 ms")
+    session, steps, _ = fresh(folder, "f", 13)
+    grow(session, steps, messages)
+    summarised(session, compartments, messages * 19 // 20)
+    first = timed_fold(session, steps, "all compartments are rendered for the first time")
+    again = min(timed_fold(session, steps, "as they were rendered before") for _ in range(3))
+    return verdict(first <= 0.1 and again <= 0.1, must=False)
+
+
+def summarised(session: foldlog.Session, compartments: int, covered: int) -> None:
+    """Publish ``compartments`` of equal length over the first ``covered`` messages, as a summariser would."""
+    state = session.core.hot().state
+    size = covered // compartments
+    texts: dict[bytes, bytes] = {}
+
+    def keep(text: str) -> bytes:
+        digest = hashlib.sha256(text.encode()).digest()
+        texts[digest] = text.encode()
+        return digest
+
+    found = []
+    for n in range(compartments):
+        first, last = state.path[n * size], state.path[(n + 1) * size - 1]
+        tiers = [f"Stretch {n}: " + f"worked on file_{n}.py and saw {n * 7} of it. " * k for k in (12, 5, 2, 1)]
+        p1, p2, p3, p4 = (keep(text) for text in tiers)
+        counts = (330, 140, 60, 35)
+        found.append(ev.Compartment(n, first, last, keep(f"Stretch {n}"), (p1, p2, p3, p4), counts, 1 + n * 37 % 100))
+    for n in range(0, compartments, 100):
+        event = ev.HistorianPublished(0, "", f"run-{n}", tuple(found[n : n + 100]), (), (), ())
+        session.core.command(lambda _hot, _at, event=event: [event], texts=texts)
+
+
+def timed_fold(session: foldlog.Session, steps: Iterator[Any], what: str) -> float:
+    """Return the seconds of a pass that folds, the cache having been reported lost."""
+    step = next(steps)
+    session.report_cache_loss("bench")
+    begin = perf_counter()
+    request = session.advance(step.messages, now=step.at / 1000)
+    took = perf_counter() - begin
+    assert request.level == "hard"
+    show("fold", f"{took * 1e3:.0f} ms, {what}")
+    return took
+
+
+def memory(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """7. Memory of each further hot session: <= 1 x raw + 1.5 kB a part + 20 MB."""
+    size = min(10_000, sizes[-1])
+    say("7", f"memory of a further hot session of {size:,} messages", "≤ 1 × raw + 1.5 kB a part + 20 MB")
+    engine = foldlog.Engine.open(f"sqlite:///{folder / 'm.db'}", summarizer=None)
+    sessions = []
+    used, allowed = 0, 0
+    for n in range(2):
+        session = named(engine, f"m{n}")
+        before = resident()
+        raw = parts = count = 0
+        for step in stream(20 + n):
+            raw += sum(map(len, step.messages))
+            count += len(step.messages)
+            session.advance(step.messages, now=step.at / 1000)
+            if count >= size:
+                break
+        parts = sum(len(node.message.parts) for node in session.core.hot().state.nodes)
+        sessions.append(session)
+        used, allowed = resident() - before, raw + 1_500 * parts + 20_000_000
+    show("the second session", f"{used / 1e6:.1f} of {allowed / 1e6:.1f} MB ({raw / 1e6:.1f} MB raw, {parts:,} parts)")
+    return verdict(used <= allowed, must=False)
+
+
+def resident() -> int:
+    """Return the resident bytes of this process."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def opening(folder: Path, sizes: tuple[int, ...]) -> bool:
     """5. Opening a session of 100k events: <= 150 ms from a snapshot, <= 1.5 s without."""
     events = 100_000 if sizes[-1] > 1_000 else 5_000
@@ -175,7 +256,6 @@ def size_of_log(folder: Path, sizes: tuple[int, ...]) -> bool:
 
 def postgres(folder: Path, sizes: tuple[int, ...]) -> bool:
     """8. PostgreSQL: >= 500 appends a second over many sessions."""
-    from foldlog.domain import events as ev
     from foldlog.storage.protocol import open_log
     from support.pg import server
 
@@ -264,7 +344,7 @@ def verdict(holds: bool, *, must: bool = True) -> bool:
     return holds or not must
 
 
-BUDGETS = {"1": deferred, "2": whole, "5": opening, "6": size_of_log, "8": postgres}
+BUDGETS = {"1": deferred, "2": whole, "4": folding, "7": memory, "5": opening, "6": size_of_log, "8": postgres}
 
 if __name__ == "__main__":
     tokenizer()
