@@ -43,6 +43,9 @@ REASONS = {
 }  # fmt: skip
 
 
+DEEDS = ["talk", "talk", "work", "publish", "publish", "press", "drop", "flush", "lose", "model", "idle"]
+
+
 def chat(url="memory:", **how):
     engine = opened(url, **{name: how.pop(name) for name in ("hook", "clock") if name in how})
     return Chat(engine, context_limit=WINDOW, **how)
@@ -118,7 +121,7 @@ def test_m0_changes_only_on_a_fold_with_a_reason(seed):
     m0, seen, levels = texts(request)[0], set(), set()
     for _ in range(130):
         expected = {"pressure_refold"}
-        do = chance.choice(["talk", "talk", "work", "publish", "publish", "press", "drop", "flush", "lose", "model", "idle"])
+        do = chance.choice(DEEDS)
         given, wait = {}, 10.0
         state = host.state
         if do == "publish":
