@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -19,11 +20,12 @@ def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def room_folders() -> list[Path]:
+@functools.cache
+def room_folders() -> tuple[Path, ...]:
     """The top-level folders that hold the package's code."""
-    return sorted(
+    return tuple(
         folder
-        for folder in ROOT.iterdir()
+        for folder in sorted(ROOT.iterdir())
         if folder.is_dir()
         and folder.name not in NOT_ROOMS
         and not folder.name.startswith((".", "_"))
@@ -32,12 +34,13 @@ def room_folders() -> list[Path]:
     )
 
 
-def module_files() -> list[Path]:
+@functools.cache
+def module_files() -> tuple[Path, ...]:
     """Every source file of the package, the root's own modules first."""
     files = sorted(ROOT.glob("*.py"))
     for room in room_folders():
         files += sorted(path for path in room.rglob("*.py") if "__pycache__" not in path.parts)
-    return files
+    return tuple(files)
 
 
 def dotted(path: Path) -> str:
@@ -76,8 +79,9 @@ def imports(source: str, module: str, is_package: bool) -> Iterator[tuple[int, s
                 yield node.lineno, f"{target}.{alias.name}", True
 
 
-def file_imports(path: Path) -> list[tuple[int, str, bool]]:
-    return list(imports(path.read_text(encoding="utf-8"), dotted(path), path.name == "__init__.py"))
+@functools.cache
+def file_imports(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    return tuple(imports(path.read_text(encoding="utf-8"), dotted(path), path.name == "__init__.py"))
 
 
 # ------------------------------------------------------------------ loaded twice
@@ -144,6 +148,7 @@ def named_rules(source: str) -> set[str]:
     return {match.group(0) for match in matches if match.group(1) not in NOT_RULES}
 
 
+@functools.cache
 def all_declared() -> Mapping[str, list[str]]:
     """Rule id -> the pages that declare it."""
     found: dict[str, list[str]] = {}
@@ -153,6 +158,7 @@ def all_declared() -> Mapping[str, list[str]]:
     return found
 
 
+@functools.cache
 def all_named() -> Mapping[str, list[str]]:
     """Rule id -> the test files that name it. The house tests speak of rules and prove none: they are left out."""
     found: dict[str, list[str]] = {}

@@ -124,6 +124,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 @pytest.mark.rule("CLI-15", "CLI-20")
 def test_audit_finds_damage_and_names_it(damage, store, db):
