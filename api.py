@@ -260,7 +260,7 @@ class Session:
             self.core.open()  # a session that was never used can be forked too
             self.core.refresh(self.core.hot())
             hot = self.core.hot()
-            m = hot.state.end() if at is None else engine.handle(hot.state, at, "at")
+            m = hot.state.end() if at is None else arguments.handle(hot.state, at, "at")
             child = engine.Core(self.core.log, stream, options, self.core.reader, self.core.clock)
             child.summaries = self.core.summaries
             child.fork_from(self.core.stream, hot.state.version, hot.digest, m)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from .domain import events as ev
-from .domain import identity, pairing
+from .domain import arguments, identity, pairing
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.history import budgets
 from .domain.passes.decide import Decided, Given, Head, Need, decide
@@ -308,12 +308,12 @@ class Core:
         bodies = {}
         revised = []
         for place, (name, raw) in enumerate(changed):
-            m = handle(state, name, f"revised[{place}]")
+            m = arguments.handle(state, name, f"revised[{place}]")
             one = self.reader.read(state, raw, state.pos[m])
             bodies[one.message.body] = (raw, one)
             if one.message.ident != state.node(m).message.ident:
                 revised.append((m, _common(self._idents(state, m), one.part_idents), one.message))
-        gone = [handle(state, name, f"retracted[{place}]") for place, name in enumerate(retracted)]
+        gone = [arguments.handle(state, name, f"retracted[{place}]") for place, name in enumerate(retracted)]
         read = [self.reader.read(state, raw, len(state.path) + j) for j, raw in enumerate(raws[leading:])]
         for one, raw in zip(read, raws[leading:], strict=True):
             bodies[one.message.body] = (raw, one)
@@ -583,16 +583,3 @@ def _common(old: Sequence[bytes], new: Sequence[bytes]) -> int:
             break
         same += 1
     return same
-
-
-def handle(state: State, name: Any, where: str) -> int:
-    """Return the ordinal of a message of the present request by its handle. Raises ``MessageError``."""
-    m = state.hosts.get(name, 0) if isinstance(name, str) else name
-    if isinstance(m, bool) or not isinstance(m, int) or m not in state.pos:
-        raise MessageError(
-            "no message of the present request has that handle; use the host's message id or the ordinal of "
-            "Request.delta",
-            value=name,
-            where=where,
-        )
-    return m

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
-from .errors import InputError, OptionError, UnknownTag
+from .errors import InputError, MessageError, OptionError, UnknownTag
 from .ranges import parse_tags
 from .state import State
 
@@ -87,3 +87,16 @@ def span(state: State, first: Any, last: Any) -> range:
             f"the session has messages 1 to {len(state.nodes)}; a range must lie within them", value=f"{first}-{last}"
         )
     return range(first, last + 1)
+
+
+def handle(state: State, name: Any, where: str) -> int:
+    """Return the ordinal of a message of the present request by its handle. Raises ``MessageError``."""
+    m = state.hosts.get(name, 0) if isinstance(name, str) else name
+    if isinstance(m, bool) or not isinstance(m, int) or m not in state.pos:
+        raise MessageError(
+            "no message of the present request has that handle; use the host's message id or the ordinal of "
+            "Request.delta",
+            value=name,
+            where=where,
+        )
+    return m
