@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .domain import events as ev
 from .domain import arguments, identity, pairing
+from .domain import events as ev
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.history import budgets
 from .domain.passes.decide import Decided, Given, Head, Need, decide
