@@ -155,7 +155,7 @@ def _link(state: State, m: int, message: Message) -> None:
 
 
 def _owner(state: State, m: int, call: str) -> int:
-    """Return the key of the call a result of message ``m`` answers: of the answer before it, else the newest such id."""
+    """Return the key of the call a result of message ``m`` answers: of the answer before it, else the newest."""
     above = state.node(m).parent
     while above and state.node(above).message.role != "assistant":
         above = state.node(above).parent
