@@ -21,7 +21,7 @@ from .domain.history import budgets
 from .domain.passes.decide import Decided, Given, Head, Need, decide
 from .domain.policy import Settings, make_policy, resolve
 from .domain.session import evolve, is_reduce, path_of
-from .domain.state import PARTS_LIMIT, State
+from .domain.state import State
 from .domain.window import EMERGENCY, bands, family, measure
 from .projections import head, request
 from .projections import view as views
@@ -105,6 +105,12 @@ class Core:
         if found is None:
             found = self._texts[digest] = self.log.chunks([digest])[0]
         return found
+
+    def _fetch(self, digests: Iterable[bytes]) -> None:
+        """Load several texts at once: a fold of hundreds of summaries would else wait for the store each time."""
+        missing = [digest for digest in dict.fromkeys(digests) if digest and digest not in self._texts]
+        if missing:
+            self._texts.update(zip(missing, self.log.chunks(missing), strict=True))
 
     def settings(self, policy: bytes, model: str) -> Settings:
         """Return a policy as it applies to a model."""
@@ -347,7 +353,7 @@ class Core:
         return limit
 
     def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
-        self._check_pairs(state, intake.seen)
+        pairing.check_news(state, intake.seen)
         settings = self.settings(intake.policy, intake.model)
         given = Given(
             at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
@@ -365,6 +371,7 @@ class Core:
     def _render(self, state: State, intake: Intake, settings: Settings, *, fold: bool) -> Head:
         """Answer what a decision needs to know: the texts of the head."""
         covered = identity.Scene(state, intake.seen).covered()
+        self._fetch(digest for one in covered for digest in (one.title, *one.tiers))
         if not fold:
             view = self.hot().view
             return head.refresh(state, view.m0, view.guidance, covered, self.reader.count, self.text)
@@ -372,22 +379,6 @@ class Core:
         limit = window.soft if window.known else 0
         budget = budgets.history(limit, bands(settings, window).execute)
         return head.fold(state, covered, budget, self.reader.count, self.text, managed=settings.compaction)
-
-    @staticmethod
-    def _check_pairs(state: State, seen: identity.Observation) -> None:
-        """Check calls and results from the last turn boundary before what is new or changed."""
-        scene = identity.Scene(state, seen)
-        begin = min(seen.touched, seen.keep)
-        while begin > 0:
-            begin -= 1
-            if scene.message(scene.at(begin)).role == "assistant":
-                break
-
-        def known(call: str) -> bool:
-            owner = state.calls.get(call, 0) // PARTS_LIMIT
-            return bool(owner) and -1 < scene.index(owner) < begin
-
-        pairing.check(((i, scene.message(scene.at(i))) for i in range(begin, scene.length())), state.codec, known)
 
     def refresh(self, hot: Hot | None = None) -> bool:
         """Take in what another process appended meanwhile; say whether there was anything.
@@ -461,6 +452,7 @@ class Core:
             if one.m in change.plain or one.m in change.slots or not -1 < before.get(one.m, -1) < length
         )
         self._evolve(hot, events, change)
+        hot.blocks.update((one.m, one.blocks) for one in sent)
         if not intake.seen.side:
             fresh = isinstance(outcome, (ev.HistoryRefreshed, ev.BaselineFolded))
             remember(hot, intake, start, digest, [one.digest for one in sent], fresh=fresh)

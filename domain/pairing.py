@@ -8,7 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from .errors import MessageError
+from .identity import Observation, Scene
+from .state import PARTS_LIMIT, State
 from .transcript import Call, Message, Result
+
+
+def check_news(state: State, seen: Observation) -> None:
+    """Check calls and results from the last turn boundary before what is new or changed. Raises ``MessageError``."""
+    scene = Scene(state, seen)
+    begin = min(seen.touched, seen.keep)
+    while begin > 0:
+        begin -= 1
+        if scene.message(scene.at(begin)).role == "assistant":
+            break
+
+    def known(call: str) -> bool:
+        owner = state.calls.get(call, 0) // PARTS_LIMIT
+        return bool(owner) and -1 < scene.index(owner) < begin
+
+    check(((index, scene.message(scene.at(index))) for index in range(begin, scene.length())), state.codec, known)
 
 
 def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[str], bool]) -> None:

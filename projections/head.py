@@ -29,14 +29,14 @@ class _Shelf:
         self.count = count
         self.texts: dict[bytes, bytes] = {}
 
-    def put(self, pieces: Sequence[str]) -> tuple[tuple[bytes, ...], int]:
-        """Keep ``pieces`` as chunks; return their digests and the tokens of the whole."""
+    def put(self, pieces: Sequence[str], tokens: int = 0) -> tuple[tuple[bytes, ...], int]:
+        """Keep ``pieces`` as chunks; return their digests and the tokens of the whole (``tokens``, where it is known)."""
         digests = []
         for piece in pieces:
             data = piece.encode()
             digests.append(hashlib.sha256(data).digest())
             self.texts[digests[-1]] = data
-        return tuple(digests), self.count("".join(pieces)) if pieces else 0
+        return tuple(digests), tokens or (self.count("".join(pieces)) if pieces else 0)
 
 
 def fold(state: State, covered: Sequence[Compartment], budget: int, count: Count, text: Text, *, managed: bool) -> Head:
@@ -48,7 +48,8 @@ def fold(state: State, covered: Sequence[Compartment], budget: int, count: Count
     headed = managed and state.primary
     rows = [row(one, text) for one in covered] if headed else []
     rendered = decay.render_within(rows, budget, count)
-    m0, m0_tokens = shelf.put(_history(rendered)) if headed else ((), 0)
+    known = rendered.tokens + 2 * count(decay.EMPTY) if rendered.tokens else 0
+    m0, m0_tokens = shelf.put(_history(rendered), known) if headed else ((), 0)
     m1, m1_tokens = shelf.put([NOTHING_SINCE]) if headed else ((), 0)
     words, tokens = shelf.put([GUIDANCE] if managed and state.reduce else [])
     return Head(

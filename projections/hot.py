@@ -11,13 +11,15 @@ from .intake import Intake
 class Hot(Folded):
     """A session in memory. ``chain[i]``: the digest after path index ``known + i``; ``start``: the one before it.
 
-    ``received[i]`` is what the host last sent at path index ``i`` (None: not seen by this process).
+    ``received[i]`` is what the host last sent at path index ``i`` (None: not seen by this process); ``blocks[m]`` the
+    block digests of message ``m`` as last sent.
     """
 
     received: list[bytes | None] = msgspec.field(default_factory=list)
     chain: list[bytes] = msgspec.field(default_factory=list)
     known: int = -1
     start: bytes = b""
+    blocks: dict[int, tuple[bytes, ...]] = msgspec.field(default_factory=dict)
 
 
 def heat(folded: Folded) -> Hot:
@@ -30,7 +32,7 @@ def heat(folded: Folded) -> Hot:
 def settle(hot: Hot) -> None:
     """Find where the chain goes on after events were taken in that this process did not render."""
     state = hot.state
-    hot.chain, hot.known = [], -1
+    hot.chain, hot.known, hot.blocks = [], -1, {}
     same = state.base_system == state.system and state.base_tools == state.tools and state.base_keep == state.base_len
     if state.last is not None and state.base == state.last.number and same:
         hot.known, hot.start = state.base_len, state.last.digest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -40,8 +40,22 @@ class Pending(msgspec.Struct, frozen=True):
         digest = self._before(index, begin)
         path = (self.scene.at(i) for i in range(index, self.scene.length()))
         units = placed(self.hot.view, outcome.inserts)
-        sent = list(request.follow(self.ahead, digest, path, self._raw, self.text, self.change, units))
+        known = self._known(units) if self.ahead.wire == self.hot.view.wire else request.unknown
+        sent = list(request.follow(self.ahead, digest, path, self._raw, self.text, self.change, units, known))
         return sent, index, digest
+
+    def _known(self, units: Mapping[int, Any]) -> Callable[[int], tuple[bytes, ...] | None]:
+        """Return what gives the block digests of a message that is sent just as the last request held it."""
+        change, blocks, place = self.change, self.hot.blocks, self.hot.state.pos
+        length = self.base_len if self.scene.seen.base is None else 0
+
+        def known(m: int) -> tuple[bytes, ...] | None:
+            if m in change.plain or m in change.slots or m in units or not -1 < place.get(m, -1) < length:
+                return None
+            found: tuple[bytes, ...] | None = blocks.get(m)
+            return found
+
+        return known
 
     def _raw(self, m: int) -> bytes:
         return self.raw(self.scene.message(m).body)
@@ -77,7 +91,8 @@ class Pending(msgspec.Struct, frozen=True):
             return hot.chain[index - hot.known - 1]
         digest = request.prefix_digest(self.ahead, self.text)
         path = (self.scene.at(i) for i in range(begin, index))
-        for one in request.follow(self.ahead, digest, path, self._raw, self.text, self.change):
+        known = self._known({}) if self.ahead.wire == self.hot.view.wire else request.unknown
+        for one in request.follow(self.ahead, digest, path, self._raw, self.text, self.change, known=known):
             digest = one.digest
         return digest
 

@@ -18,11 +18,20 @@ Text = Callable[[bytes], bytes]
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What one message of the path became: its wire messages (0, 1, with inserts more), the chain digest after it."""
+    """What one message of the path became: its wire messages (0, 1, with inserts more), the chain digest after it.
+
+    ``blocks``: the digests of its blocks. ``json`` is empty where they were known and nothing was rendered.
+    """
 
     m: int
     json: tuple[bytes, ...]
     digest: bytes
+    blocks: tuple[bytes, ...] = ()
+
+
+def unknown(_: int) -> tuple[bytes, ...] | None:
+    """Say of every message that its blocks are not known: it is rendered."""
+    return None
 
 
 _UNCHANGED = Change({}, {}, {})
@@ -119,19 +128,26 @@ def follow(
     text: Text,
     change: Change = _UNCHANGED,
     inserts: Mapping[int, tuple[Insert, ...]] = _NONE,
+    known: Callable[[int], tuple[bytes, ...] | None] = unknown,
 ) -> Iterator[Sent]:
     """Render the messages of ``path`` and carry the chain digest on from ``start``.
 
-    ``change`` and ``inserts`` lie over the view's own: what a pass that is not stored yet does to it.
+    ``change`` and ``inserts`` lie over the view's own: what a pass that is not stored yet does to it. ``known``: block
+    digests of messages that need not be rendered again.
     """
     form = wire(view.wire)
     digest = start
     for m in path:
+        blocks = known(m)
+        if blocks is not None:  # as it was sent before: only the chain goes on over it
+            digest = form.link(digest, blocks)
+            yield Sent(m, (), digest, blocks)
+            continue
         units = inserts[m] if m in inserts else view.inserts.get(m, ())
         json = render(view, raw(m), change.of(m, view), units, text)
-        for message in json:
-            digest = form.chain(digest, form.blocks(view.codec, message))
-        yield Sent(m, json, digest)
+        blocks = tuple(block.digest for message in json for block in form.blocks(view.codec, message))
+        digest = form.link(digest, blocks)
+        yield Sent(m, json, digest, blocks)
 
 
 class Built(msgspec.Struct, frozen=True):

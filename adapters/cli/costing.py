@@ -135,8 +135,7 @@ def write_report(path: str | Path, arms: Arms, played: Played) -> None:
     said = [
         f"{OURS}: this session as foldlog sent it; {summary_line(played)}.",
         "doing nothing: the same messages, never compacted; a request above the window is refused and costs nothing.",
-        "compacting once: whenever 95% of the window are crossed, a call reads the whole prompt and writes 4,000 tokens "
-        + "that replace everything.",
+        "compacting once: above 95% of the window a call reads the whole prompt; its 4,000 tokens replace everything.",
         "All arms are billed by one function from their wire logs; output and added calls count in each.",
         *(f"{note[0].upper()}{note[1:]}." for note in notes(arms)),
     ]

@@ -16,17 +16,20 @@ from typing import Any
 import msgspec
 
 import foldlog
+from foldlog.adapters.historian import Historian
+from foldlog.adapters.models.summarizers import Extractive
 from foldlog.domain import events as ev
 from foldlog.projections.fold import load
 from foldlog.storage.protocol import open_log
 from support import machine_checks as checks
 from support import machine_host as host
+from support.machine_history import Past, Scripted, Told
 from support.machine_judge import judge
 from support.machine_steps import MODELS, POLICIES, SYSTEMS, WINDOWS, Step, Steps
 from support.machine_store import Watched
 
 
-class Machine(Steps):
+class Machine(Steps, Past):
     """One run. ``rounds`` is the host's view: rounds of messages, the first holding the opening message alone."""
 
     def __init__(
@@ -38,8 +41,9 @@ class Machine(Steps):
         sqlite: bool = False,
         window: int = 0,
         policy: int = 0,
+        history: int = 0,
     ) -> None:
-        self.codec, self.mode, self.reduce = codec, mode, reduce
+        self.codec, self.mode, self.reduce, self.history = codec, mode, reduce, history
         self.ids = ids and codec == "pi"
         self.window, self.policy, self.model, self.system, self.tools = window, policy, 0, 0, 0
         self.counts: Counter[str] = Counter()
@@ -69,13 +73,23 @@ class Machine(Steps):
         self.unmanaged = False
         self.conflicts = 0
         self.explained: dict[Any, Any] = {}
+        self.recovered: dict[Any, Any] = {}
+        self.told: dict[str, Told] = {}
+        self.work: Any = None
         self.where: dict[int, str] = {}
         self.engines = [self._engine(), self._engine()]
 
     # ------------------------------------------------------------------ the world
 
     def _engine(self) -> foldlog.Engine:
-        return foldlog.Engine(self.log, count, "test", self._clock)
+        return foldlog.Engine(self.log, host.count, "test", self._clock, self._historian())
+
+    def _historian(self) -> Historian | None:
+        """Return what looks by itself whether a summary is due: nothing (0), extracts (1), runs that may fail (2, 3)."""
+        if not self.history:
+            return None
+        summarizer = Extractive(host.count) if self.history == 1 else Scripted(2, self.history - 2)
+        return Historian(summarizer, host.count, inline=True)
 
     def _clock(self) -> int:
         self.wall += 7
@@ -94,7 +108,7 @@ class Machine(Steps):
         given = {
             "model": MODELS[self.model],
             "context_limit": WINDOWS[self.window],
-            "policy": POLICIES[self.policy] or {},
+            "policy": self.policy_now(),
         }
         process = self.engines[which]
         found: foldlog.Session = self.guarded(
@@ -120,6 +134,10 @@ class Machine(Steps):
             if isinstance(given, str)
             else ""
         )
+
+    def policy_now(self) -> dict[str, Any]:
+        """Return the policy of the next pass."""
+        return POLICIES[self.policy] or {}
 
     def tools_now(self) -> Any:
         """Return the tools argument of the next pass, with ``ctx_reduce`` where the agent has it (convention 10)."""
@@ -251,7 +269,8 @@ class Machine(Steps):
             reply = self.guarded(call)
         if alone:
             stream = self.session().core.stream
-            added = [s.event for s in self.log.read(stream, version) if not isinstance(s.event, ev.SessionOpened)]
+            found = (s.event for s in self.log.read(stream, version))
+            added = [event for event in found if not isinstance(event, (ev.SessionOpened, *OF_HISTORY))]
             assert len(added) <= tries, f"PROP-1: a command was applied {len(added)} times in {tries} calls ({fault})"
         return reply
 
@@ -299,13 +318,13 @@ class Machine(Steps):
             left, right = msgspec.to_builtins(a), msgspec.to_builtins(b)
             assert left == right, f"LAW-1: the {name} in memory is not the log's: {differing(left, right)}"
         assert folded(hot) == folded(fresh), "LAW-1: the folds are equal, and stored otherwise (order of a map)"
-        self.counts["folds"] += 1
+        self.counts["compared"] += 1
 
     def check_replay(self, number: int) -> None:
         """LAW-2: a past request comes out of the log, in a process that knows nothing, byte for byte."""
         served = self.served[number]
         built = self._engine().replay(f"api/{self.where[number]}", number)
-        sent = [raw for wire in served.wire for raw in wire]
+        sent = [raw for wire in served.wire if wire is not None for raw in wire]
         front = built.leading + built.head
         assert built.digest == served.event.digest, f"LAW-2: pass {number} replays to another digest"
         assert [*built.messages[front:]] == sent, f"LAW-2: pass {number} replays to other bytes"
@@ -318,6 +337,7 @@ class Machine(Steps):
         """Audit every session of the run; replay the newest and one old request."""
         self.log.fault, self.log.before = "", None
         self.check_folds()
+        self._told()
         numbers = sorted(self.served)
         for number in {*numbers[-1:], *numbers[len(numbers) // 2 :][:1]}:
             self.check_replay(number)
@@ -333,15 +353,13 @@ class Machine(Steps):
         assert not faults, f"verify: {faults[0]}"
 
 
+OF_HISTORY = (ev.HistorianStarted, ev.HistorianPublished, ev.HistorianFailed)
+
+
 def claim(good: bool, said: str) -> None:
     """Assert, inside the handler of an error."""
     if not good:
         raise AssertionError(said)
-
-
-def count(text: str) -> int:
-    """Count tokens cheaply: the machine is not about tokenizers."""
-    return (len(text) + 3) // 4
 
 
 def folded(hot: Any) -> bytes:

@@ -25,24 +25,37 @@ text before it ends the request, or meets the thinking of the next answer (``cor
 
 @dataclass(frozen=True)
 class Served:
-    """``wire[i]``: what the host's message ``items[i]`` became; ``ms[i]``: its ordinal; ``prefix``: before it."""
+    """``wire[i]``: what the host's message ``items[i]`` became (None: it lies behind the cut); ``ms[i]``: its ordinal;
+    ``prefix``: what stands before the first. ``alone``: a request beside the head, without a head of ours.
+    """
 
     number: int
     items: list[host.Message]
     ms: list[int]
-    wire: list[tuple[bytes, ...]]
+    wire: list[tuple[bytes, ...] | None]
     prefix: tuple[Any, ...]
     regions: tuple[int, int]
     event: Any
 
+    @property
+    def alone(self) -> bool:
+        side = getattr(self.event, "side", None)
+        return bool(side is not None and side.whole)
+
     def by_m(self) -> dict[int, tuple[host.Message, tuple[bytes, ...]]]:
-        """Return (message, bytes) by ordinal."""
-        return {m: (item, wire) for m, item, wire in zip(self.ms, self.items, self.wire, strict=True)}
+        """Return (message, bytes) by ordinal of all that was sent."""
+        triples = zip(self.ms, self.items, self.wire, strict=True)
+        return {m: (item, wire) for m, item, wire in triples if wire is not None}
 
 
-def record(built: Any, event: Any, path: list[int], items: list[host.Message], regions: tuple[int, int]) -> Served:
-    """Return the record of a request. ``built.owners`` must follow the path in order, each message in one stretch."""
-    assert len(path) == len(items), f"the path has {len(path)} messages, the host handed over {len(items)}"
+def record(
+    built: Any, event: Any, whole: list[int], begin: int, items: list[host.Message], regions: tuple[int, int]
+) -> Served:
+    """Return the record of a request. ``built.owners`` must follow the path in order, each message in one stretch.
+
+    ``begin``: the place of the first message behind the cut.
+    """
+    path = whole[begin:]
     front = built.leading + built.head
     assert not any(built.owners[:front]), "a message of the host stands in the head"
     wire: dict[int, list[bytes]] = {m: [] for m in path}
@@ -52,7 +65,8 @@ def record(built: Any, event: Any, path: list[int], items: list[host.Message], r
     for m, raw in zip(built.owners[front:], built.messages[front:], strict=True):
         wire[m].append(raw)
     prefix = (built.system, built.tools, *built.messages[:front])
-    return Served(event.number, list(items), list(path), [tuple(wire[m]) for m in path], prefix, regions, event)
+    sent = [None] * begin + [tuple(wire[m]) for m in path]
+    return Served(event.number, list(items), list(whole), sent, prefix, regions, event)
 
 
 def diverges(base: Served, now: Served) -> int:
@@ -68,14 +82,18 @@ def diverges(base: Served, now: Served) -> int:
 
 def unchanged(base: Served, now: Served, strict: bool) -> None:
     """PROP-1, LAW-3: a deferred pass keeps all bytes before the host's first change, and the edits of all behind it."""
-    if base.regions == now.regions:
+    if base.regions == now.regions and base.alone == now.alone:
         assert base.prefix == now.prefix, f"PROP-1: pass {now.number} changed system, tools or head"
+    if base.alone == now.alone:
+        assert base.wire.count(None) == now.wire.count(None), f"PROP-1: pass {now.number} moved the cut"
     place = diverges(base, now)
     for index in range(place):
+        if base.wire[index] is None or now.wire[index] is None:
+            continue
         assert base.wire[index] == now.wire[index], _said("PROP-1: before the divergence", base, now, index, index)
     old = base.by_m()
     for index, m in enumerate(now.ms):
-        if m in old and host.same(old[m][0], now.items[index]):
+        if m in old and now.wire[index] is not None and host.same(old[m][0], now.items[index]):
             assert old[m][1] == now.wire[index], _said(
                 "PROP-1: an unchanged message", base, now, base.ms.index(m), index
             )
@@ -83,7 +101,8 @@ def unchanged(base: Served, now: Served, strict: bool) -> None:
         behind = {item["uid"]: i for i, item in enumerate(base.items)}
         for index, item in enumerate(now.items):
             i = behind.get(item["uid"], -1)
-            if i >= 0 and host.same(base.items[i], item):
+            shown = i >= 0 and base.wire[i] is not None and now.wire[index] is not None
+            if shown and host.same(base.items[i], item):
                 assert base.wire[i] == now.wire[index], _said("PROP-1: a message that only moved", base, now, i, index)
 
 
@@ -91,7 +110,7 @@ def grown(codec: str, base: Served, now: Served) -> None:
     """PROP-1: the unchanged leading parts of a revised message keep their edits."""
     old = base.by_m()
     for index, m in enumerate(now.ms):
-        if m not in old or host.same(old[m][0], now.items[index]):
+        if m not in old or now.wire[index] is None or host.same(old[m][0], now.items[index]):
             continue
         was, is_ = old[m][0]["parts"], now.items[index]["parts"]
         same = next((i for i, (a, b) in enumerate(zip(was, is_, strict=False)) if a != b), min(len(was), len(is_)))
@@ -105,13 +124,20 @@ def grown(codec: str, base: Served, now: Served) -> None:
             )
 
 
-def rebuilt(base: Served, now: Served, owners: set[int], reach: int, hard: bool) -> None:
-    """LAW-3, LAW-4: a rebuild changes what a landed drop owns, from its reach on; SOFT+ leaves the prefix."""
+def rebuilt(base: Served, now: Served, owners: set[int], reach: int, *, hard: bool, soft: bool) -> None:
+    """LAW-3, LAW-4, INV-3: a rebuild changes what a landed drop owns, from its reach on; SOFT+ leaves the prefix and
+    the cut, SOFT all of the prefix but m[1].
+    """
     if not hard and base.regions == now.regions:
-        assert base.prefix == now.prefix, f"LAW-3: SOFT+ pass {now.number} changed system, tools or head"
+        kept = slice(None, -1 if soft else None)
+        assert base.prefix[kept] == now.prefix[kept], f"LAW-3: pass {now.number} changed system, tools or head"
+    if not hard and not soft:
+        assert base.wire.count(None) == now.wire.count(None), f"LAW-3: SOFT+ pass {now.number} moved the cut"
     old = base.by_m()
     for index, m in enumerate(now.ms):
-        if m in old and host.same(old[m][0], now.items[index]) and old[m][1] != now.wire[index]:
+        if now.wire[index] in (None, old[m][1] if m in old else None):
+            continue
+        if m in old and host.same(old[m][0], now.items[index]):
             assert m in (owners if index >= reach else ()), _said(
                 "LAW-4: changed for no drop", base, now, base.ms.index(m), index
             )
@@ -123,15 +149,21 @@ def smaller(base: Served, now: Served, *, strict: bool) -> None:
     Not ``strict``: the drops may have landed on messages the host brought back, which ``base`` does not hold.
     """
     old = base.by_m()
-    pairs = [(old[m][1], now.wire[i]) for i, m in enumerate(now.ms) if m in old and host.same(old[m][0], now.items[i])]
-    before, after = (sum(len(raw) for wire in side for raw in wire) for side in zip(*pairs, strict=True))
+    both = [(m, wire) for i, (m, wire) in enumerate(zip(now.ms, now.wire, strict=True)) if _both(old, now, i)]
+    before = sum(len(raw) for m, _ in both for raw in old[m][1])
+    after = sum(len(raw) for _, wire in both for raw in wire or ())
     assert after < before + (not strict), f"PROP-4: the rebuild of pass {now.number} made {before} bytes into {after}"
+
+
+def _both(old: dict[int, tuple[host.Message, tuple[bytes, ...]]], now: Served, index: int) -> bool:
+    m = now.ms[index]
+    return m in old and now.wire[index] is not None and host.same(old[m][0], now.items[index])
 
 
 def _said(what: str, base: Served, now: Served, i: int, j: int) -> str:
     return (
-        f"{what}: pass {base.number} sent {b' '.join(base.wire[i])!r}, pass {now.number} ({type(now.event).__name__}) "
-        f"sends {b' '.join(now.wire[j])!r}"
+        f"{what}: pass {base.number} sent {b' '.join(base.wire[i] or ())!r}, pass {now.number} "
+        f"({type(now.event).__name__}) sends {b' '.join(now.wire[j] or ())!r}"
     )
 
 

@@ -9,6 +9,7 @@ from foldlog.domain.session import path_of
 from foldlog.domain.state import PARTS_LIMIT
 from support import machine_checks as checks
 from support import machine_host as host
+from support.machine_history import Told, judged
 from support.machine_steps import OWN, POLICIES, THRESHOLDS, TTLS, WINDOWS
 
 if TYPE_CHECKING:
@@ -30,11 +31,15 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     machine.seen = max(machine.seen, machine.now)
     state = hot.state
     side = isinstance(event, ev.PassDeferred) and event.side is not None
-    now = checks.record(request.built, event, path_of(state, event), items, (machine.system, machine.tools))
+    told = machine._told(request._produced.version)
+    begin = judged(machine, request, told, items)
+    whole = told.whole(event)
+    assert path_of(state, event) == whole[begin:], "the request is not of the path behind the cut"
+    now = checks.record(request.built, event, whole, begin, items, (machine.system, machine.tools))
     assert request.built.digest == event.digest, "LAW-2: the request's bytes have another digest than its event"
     machine.counts[request.level] += 1
     _bytes(machine, now, state)
-    _causes(machine, now, state)
+    _causes(machine, now, state, told)
     gone = _content(machine, now)
     machine.numbered = len(state.tags)
     marked = request.built.marked()
@@ -92,20 +97,21 @@ def _bytes(machine: Machine, now: checks.Served, state: Any) -> None:
         if base is not None and base is not head:
             checks.unchanged(base, now, False)
         return
+    hard = isinstance(event, ev.BaselineFolded)
     owners: set[int] = set()
     for number, _ in event.landed:
         tag = state.tags[number - 1]
         owners.add(tag.m)
         owners.add(state.call_of.get(tag.m * PARTS_LIMIT + tag.p, 0) // PARTS_LIMIT)
         machine.counts["landed"] += 1
-    checks.rebuilt(head, now, owners, event.decision.reach, isinstance(event, ev.BaselineFolded))
+    checks.rebuilt(head, now, owners, event.decision.reach, hard=hard, soft=isinstance(event, ev.HistoryRefreshed))
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
         checks.smaller(machine.served.get(event.base, head), now, strict=event.divergence is None)
         machine.counts["own"] += 1
 
 
-def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
+def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> None:
     """LAW-4, PROP-4: a rebuild has a cause the model knows of; only what was asked for lands, protected parts last."""
     event = now.event
     decision = event.decision
@@ -118,7 +124,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
     landed = {number for number, _ in event.landed}
     assert landed <= machine.asked, f"§{landed - machine.asked} landed, and nobody asked for it"
     if isinstance(event, ev.BaselineFolded):
-        _fold_causes(machine, now)
+        _fold_causes(machine, now, told)
     else:
         waited = machine.seen - machine.rebuilt_now > min(TTLS[machine.policy], 300_000)
         pressed = decision.percent >= THRESHOLDS[machine.policy] or (decision.schedule == "idle" and waited)
@@ -127,7 +133,9 @@ def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
         )
         lasting = machine.flushed or machine.lost or machine.reopened
         assert pressed or lasting or diverged, f"LAW-4: pass {event.number} rebuilt for no cause ({decision})"
-        assert landed, f"PROP-4: pass {event.number} rebuilt and landed nothing"
+        soft = isinstance(event, ev.HistoryRefreshed)
+        assert not soft or told.waited, f"LAW-4: pass {event.number} renders m[1] again, and nothing new was published"
+        assert landed or soft, f"PROP-4: pass {event.number} rebuilt and landed nothing"
     if (
         "flush" in decision.signals
         or decision.percent >= 9_000
@@ -139,9 +147,10 @@ def _causes(machine: Machine, now: checks.Served, state: Any) -> None:
     assert not landed & set(newest), f"a protected result was dropped: {landed & set(newest)}"
 
 
-def _fold_causes(machine: Machine, now: checks.Served) -> None:
+def _fold_causes(machine: Machine, now: checks.Served, told: Told) -> None:
     last = next((s for s in reversed(machine.served.values()) if isinstance(s.event, ev.BaselineFolded)), None)
     waited = machine.seen - machine.rebuilt_now
+    machine.counts["folds"] += last is not None
     for reason in now.event.reasons:
         if reason == "first_render":
             assert last is None or machine.unmanaged, "LAW-4: the first render came twice"
@@ -158,6 +167,10 @@ def _fold_causes(machine: Machine, now: checks.Served) -> None:
             assert machine.folded_model not in ("", machine.model), (
                 "LAW-4: folded for another model, and it is the same"
             )
+        elif reason == "cut_void":
+            assert told.left, "LAW-4: folded because the head left what is covered, and it did not"
+        elif reason == "pressure_refold":
+            assert told.waited, "LAW-4: folded for what m[1] holds, and nothing new was published"
         else:
             raise AssertionError(f"LAW-4: an unknown reason {reason}")
 
@@ -168,6 +181,8 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
     seen: set[int] = set()
     known = machine.explained
     for m, item, wire in zip(now.ms, now.items, now.wire, strict=True):
+        if wire is None:
+            continue
         key = (id(item), wire)
         if key not in known:
             known[key] = (item, *checks.explain(machine.codec, machine.reduce, item, wire, machine.asked))
@@ -184,6 +199,8 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
                 machine.call_tags.setdefault(part["id"], set()).add(number)
         gone |= lost
     for item, wire in zip(now.items, now.wire, strict=True):
+        if wire is None:
+            continue
         present = {part["id"] for part in item["parts"] if "id" in part} - (known[id(item), wire][2])
         assert not present & gone, f"PROP-3: half of a tool arc is gone in pass {now.number}: {present & gone}"
     for call in gone:

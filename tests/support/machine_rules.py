@@ -46,8 +46,11 @@ class FoldlogMachine(RuleBasedStateMachine):
         sqlite=st.integers(0, 15),
         window=st.integers(0, 3),
         policy=st.integers(0, 4),
+        history=st.sampled_from((0, 1, 1, 1, 2, 3)),
     )
-    def open(self, codec: str, primary: int, reduce: int, ids: bool, sqlite: int, window: int, policy: int) -> None:
+    def open(
+        self, codec: str, primary: int, reduce: int, ids: bool, sqlite: int, window: int, policy: int, history: int
+    ) -> None:
         given = {
             "codec": codec,
             "mode": "subagent" if primary == 3 else "primary",
@@ -56,6 +59,7 @@ class FoldlogMachine(RuleBasedStateMachine):
             "sqlite": sqlite == 15,
             "window": window,
             "policy": policy,
+            "history": history,
         }
         self.steps.append({"op": "open", **given})
         self.machine = Machine(**given)
@@ -137,6 +141,30 @@ class FoldlogMachine(RuleBasedStateMachine):
         self.do("drop", at=at, count=count, what=what)
         self.do("usage", percent=percent)
         self.do("round", say=1, calls=1, out=out, door=0)
+
+    @rule(at=PLACE)
+    def begin(self, at: int) -> None:
+        self.do("begin", at=at)
+
+    @rule(pieces=st.integers(1, 3), outcome=st.sampled_from((0, 0, 0, 1, 2, 3)))
+    def end(self, pieces: int, outcome: int) -> None:
+        self.do("end", pieces=pieces, outcome=outcome)
+
+    @rule(at=PLACE)
+    def lapse(self, at: int) -> None:
+        self.do("lapse", at=at)
+
+    @rule(at=PLACE, pieces=st.integers(1, 3), then=st.integers(0, 3), out=BODY)
+    def summary(self, at: int, pieces: int, then: int, out: int) -> None:
+        """A summary, and what makes it show: pressure, a cache loss, nothing."""
+        self.do("round", say=1, calls=1, out=out, door=0)
+        self.do("begin", at=at)
+        self.do("end", pieces=pieces)
+        if then in (1, 2):
+            self.do("usage", percent=66)
+        elif then == 3:
+            self.do("loss")
+        self.do("round", say=1, calls=then % 2, out=out, door=0)
 
     @rule()
     def flush(self) -> None:

@@ -53,9 +53,14 @@ def genesis(codec: str) -> bytes:
 
 def chain(start: bytes, given: Iterable[Block]) -> bytes:
     """Fold block digests onto ``start``: each step is the SHA-256 of (value so far, block digest)."""
+    return link(start, (block.digest for block in given))
+
+
+def link(start: bytes, digests: Iterable[bytes]) -> bytes:
+    """Fold digests of blocks onto ``start``, as ``chain`` does."""
     value = start
-    for block in given:
-        value = sha256(value + block.digest).digest()
+    for digest in digests:
+        value = sha256(value + digest).digest()
     return value
 
 

@@ -28,7 +28,7 @@ def test_a_recorded_session_plays_and_a_fresh_process_audits_it(name, tmp_path, 
     if not path.exists():
         pytest.skip("the shared traces are not beside this checkout")
     db = f"sqlite:///{tmp_path / 'played.db'}"
-    told = value("simulate", str(path), "--window", "1000000", db=db)
+    told = value("simulate", str(path), "--window", "1000000", "--summarizer", "none", db=db)
     audited = process(["audit", name, "--db", db, "--json"])
     found = json.loads(audited.stdout)
     with capsys.disabled():
@@ -50,7 +50,7 @@ def test_a_recorded_session_plays_and_a_fresh_process_audits_it(name, tmp_path, 
 def test_a_generated_session_drops_and_rebuilds(codec, tmp_path, capsys):
     path, db = tmp_path / "made.jsonl", f"sqlite:///{tmp_path / 'played.db'}"
     write(generate(7, 120, codec=codec), path)
-    told = value("simulate", str(path), "--window", "110000", "--session", "mine", db=db)
+    told = value("simulate", str(path), "--window", "110000", "--session", "mine", "--summarizer", "none", db=db)
     with capsys.disabled():
         print(f"\ngenerated ({codec}): {levels(told)}, {told['landed']} drops landed")
     assert levels(told)["soft+"] > 0
@@ -87,7 +87,7 @@ def test_the_table_says_what_the_json_says(tmp_path):
 def test_refusals_are_counted_and_the_play_goes_on(tmp_path):
     path, db = tmp_path / "made.jsonl", f"sqlite:///{tmp_path / 'played.db'}"
     write(generate(7, 90, reduce=False), path)
-    told = value("simulate", str(path), "--window", "30000", db=db)
+    told = value("simulate", str(path), "--window", "30000", "--summarizer", "none", db=db)
     refused = sum(told["refusals"].values())
     assert 0 < refused < told["requests"]
     assert told["overflows"] > 0
@@ -109,7 +109,7 @@ def test_a_reduce_that_is_wrong_is_counted_only(tmp_path):
     )
     path = tmp_path / "made.jsonl"
     write(msgspec.structs.replace(trace, steps=wrong), path)
-    told = value("simulate", str(path), "--window", "60000")
+    told = value("simulate", str(path), "--window", "60000", "--summarizer", "none")
     assert told["reduces"] == told["refused_reduces"] > 0
     assert told["landed"] == 0
 
@@ -206,37 +206,49 @@ def test_without_a_store_nothing_is_kept(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.rule("CLI-9")
 def test_the_demo_ends_in_its_audit(tmp_path):
-    """A fresh process, nothing but a place for temporary files; the last line is the audit's."""
+    """A fresh process, nothing but a place for temporary files; the last line is the audit's, the report is left."""
     done = process(["demo"], env={**environment(), "TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "180 passes verified, 0 differences"
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "180 passes verified, 0 differences"
     assert done.stderr == ""
-    assert list(tmp_path.glob("foldlog*")) == []
-    told = json.loads(process(["demo", "--json"]).stdout)
-    assert levels(told)["soft+"] > 0
-    assert levels(told)["hard"] > 0
-    assert told["landed"] > 0
+    report = tmp_path / "foldlog-demo.html"
+    assert list(tmp_path.glob("foldlog*")) == [report]
+    assert f"report: {report}" in lines
+    assert [line.split()[0] for line in lines if line.strip().startswith(("foldlog ", "doing ", "compacting "))] != []
+    told = value("demo", "--report", str(tmp_path / "mine.html"))
+    assert told["report"] == str(tmp_path / "mine.html")
+    assert levels(told)["hard"] > 1
+    assert levels(told)["soft"] > 0
+    assert told["compartments"] > 0
+    assert told["refusals"] == {}
+    assert set(told["bill"]["arms"]) == {"foldlog", "doing nothing", "compacting once"}
+    assert told["bill"]["ratios"]["compacting once"] < 1
     assert (told["audit"]["passes"], told["audit"]["differences"]) == (180, [])
+    for path in (report, tmp_path / "mine.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "compacting once" in text
+        assert "pressure_refold" in text
 
 
 @pytest.mark.slow
 @pytest.mark.rule("CLI-9")
 def test_the_demo_can_be_kept_and_played_again(tmp_path):
     db = f"sqlite:///{tmp_path / 'demo.db'}"
-    ok("demo", db=db)
-    ok("demo", db=db)
+    for _ in range(2):
+        ok("demo", "--report", str(tmp_path / "demo.html"), db=db)
     assert [one["session"] for one in value("sessions", db=db)] == ["trace/bundled", "trace/bundled-2"]
     assert value("audit", "--all", db=db)["passes"] == 360
 
 
 @pytest.mark.rule("CLI-9")
-def test_a_demo_that_does_not_hold_fails(monkeypatch):
+def test_a_demo_that_does_not_hold_fails(monkeypatch, tmp_path):
     from foldlog.adapters.cli import playing
     from foldlog.projections import wire
 
     monkeypatch.setattr(playing, "bundled", lambda: generate(7, 5))
     monkeypatch.setitem(wire.RELEASED, 1, "another digest")
-    result = run("demo")
+    result = run("demo", "--report", str(tmp_path / "demo.html"))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "5 passes verified, 1 differences"
     assert "wire at pass 1" in result.stdout

@@ -12,10 +12,13 @@ import msgspec
 import pytest
 
 import foldlog
+from foldlog.adapters.billing.profiles import PROFILES
+from foldlog.adapters.billing.records import Record, dumps, load, stand_in
 from foldlog.adapters.simulate.play import Playing, play
 from foldlog.adapters.simulate.wirelog import WireLog
 from foldlog.adapters.traces.generator import generate
 from foldlog.adapters.traces.reader import write
+from foldlog.projections.timeline import timeline
 from foldlog.projections.wire import wire
 from support.program import value
 
@@ -42,16 +45,16 @@ def logged(request, tmp_path_factory):
     write(trace, folder / "made.jsonl")
     db = f"sqlite:///{folder / 'played.db'}"
     files = str(folder / "made.jsonl"), "--wire-log", str(folder / "wire.jsonl")
-    told = value("simulate", *files, "--window", "110000", db=db)
+    told = value("simulate", *files, "--window", "110000", "--summarizer", "none", db=db)
     return trace, told, read(folder / "wire.jsonl"), db
 
 
-@pytest.mark.rule("WLOG-1", "WLOG-6")
+@pytest.mark.rule("WLOG-1", "WLOG-6", "WLOG-8")
 def test_a_line_a_request_with_these_members(logged):
     trace, told, lines, _ = logged
-    assert len(lines) == told["requests"] - sum(told["refusals"].values())
+    assert told["refusals"] == {}
     for line, step in zip(lines, trace.steps, strict=True):
-        assert list(line) == MEMBERS
+        assert list(line) == [*MEMBERS, *(["reasons"] if line["level"] != "defer" else [])]
         assert (line["session"], line["kind"], line["model"]) == (told["session"], "main", trace.model)
         assert (line["at"], line["output_tokens"]) == (step.at, step.usage.output)
     for level in ("defer", "soft+", "hard"):
@@ -161,15 +164,16 @@ def test_a_divergence_says_which_block_it_concerns(tmp_path):
             messages += [{"role": "user", "content": f"question {number}"}]
             request = session.prepare(messages)
             hot = session.core.hot()
-            log.write(request, hot.state, hot.view, 0, "", -1)
+            log.put(log.take(request, hot.state, hot.view, 0, "", -1))
             messages += [answer(f"answer {number}", "more")]
         messages[5] = answer("answer 2", "revised")
         request = session.prepare([*messages, {"role": "user", "content": "and?"}])
         hot = session.core.hot()
-        log.write(request, hot.state, hot.view, 0, "", -1)
+        log.put(log.take(request, hot.state, hot.view, 0, "", -1))
         assert request.reasons == ("host_revised",)
     *_, before, after = read(path)
-    assert list(after) == [*MEMBERS, "divergence"]
+    assert list(after) == [*MEMBERS, "divergence", "reasons"]
+    assert after["reasons"] == ["host_revised"]
     at = after["divergence"]
     assert after["blocks"][:at] == before["blocks"][:at]
     assert after["blocks"][at] != before["blocks"][at]
@@ -186,6 +190,52 @@ def test_playing_again_writes_the_same_log(tmp_path):
             play(engine, generate(7, 50), Playing(window=110_000, wire_log=out))
         logs.append(path.read_bytes())
     assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("codec", ["anthropic", "openai-chat", "pi"])
+@pytest.mark.rule("WLOG-4", "CLI-24")
+def test_a_provider_with_marks_is_sent_them_by_every_codec(codec, tmp_path):
+    """System end, m[0], m[1], tail: where they are is told by what the built request holds."""
+    records: list[Record] = []
+    with foldlog.Engine.open("memory:", summarizer=None) as engine:
+        trace = generate(7, 30, codec=codec)
+        how = Playing(profile=PROFILES["anthropic-5m"], system_tokens=500, taken=records.append)
+        play(engine, trace, how)
+        built = engine.replay(trace.name)
+    form = wire(1)
+    last = records[-1]
+    assert last.blocks[0] == stand_in(500)[0]
+    above = 1 + len(form.tools_blocks(codec, built.tools)) + len(form.system_blocks(codec, built.system))
+    above += sum(len(form.blocks(codec, raw)) for raw in built.messages[: built.leading])
+    head = [len(form.blocks(codec, raw)) for raw in built.messages[built.leading : built.leading + built.head]]
+    assert len(head) == 2
+    assert last.breakpoints == (above - 1, above + head[0] - 1, above + sum(head) - 1, len(last.blocks) - 1)
+    assert {len(record.breakpoints or ()) for record in records} == {4}
+
+
+@pytest.mark.parametrize("window", [0, 30_000])
+@pytest.mark.rule("WLOG-1", "WLOG-8", "WLOG-9")
+def test_the_log_is_what_the_bill_is_made_of(window, tmp_path):
+    """The records handed on are the lines; what was refused, by foldlog or as too long, has a line that costs nothing."""
+    path, records = tmp_path / "wire.jsonl", list[Record]()
+    trace = generate(7, 90, reduce=False)
+    with foldlog.Engine.open("memory:", summarizer=None) as engine, path.open("wb") as out:
+        how = Playing(window=window, wire_log=out, profile=PROFILES["anthropic-5m"], taken=records.append)
+        played = play(engine, trace, how)
+        rows = timeline(engine.log, "session/trace/" + trace.name)
+    assert load(path) == records
+    assert path.read_bytes() == b"".join(dumps(record) + b"\n" for record in records)
+    refused = [record for record in records if record.kind == "refused"]
+    assert len(records) == 90
+    assert len(refused) == sum(played.refusals.values()) + played.overflows
+    assert bool(refused) == bool(window)
+    for record, row in zip(records, rows, strict=True):
+        assert (record.kind == "refused") == (row.level == "refused" or row.outcome == "overflow")
+        if row.level == "refused":
+            assert (record.reasons, record.tokens) == (row.reasons, row.tokens)
+        elif row.outcome == "overflow":
+            assert record.reasons == ("overflow",)
+            assert record.tokens > window
 
 
 @pytest.mark.rule("WLOG-1")
