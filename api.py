@@ -216,6 +216,15 @@ class Session:
         changed, gone = arguments.pairs(revised), arguments.listed("retracted", retracted)
         return self._request(self.core.advance(new_messages, changed, gone, at, waiting), at is not None)
 
+    def reopen(self, pass_number: int | None = None) -> Request:
+        """Return the request of an earlier pass (None: the last), so that a new process can report what became of it.
+
+        Raises ``UnknownTag`` where the session has no request of that pass.
+        """
+        with self.core.lock:
+            stored = find_pass(self.core.log, self.core.stream, pass_number)
+            return self._request(engine.Produced(stored.event, stored.version, ()), timed=False)
+
     def reduce(self, drop: str, command: str = "") -> str:
         """Mark tags (``3-5,8``) as spent; return the agent's reply. The request changes on a later pass.
 

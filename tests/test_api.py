@@ -536,3 +536,20 @@ def test_the_package_offers_what_it_says():
     with pytest.raises(AttributeError):
         _ = foldlog.nothing
     assert issubclass(foldlog.Refused, foldlog.FoldlogError)
+
+
+@pytest.mark.rule("API-1")
+def test_a_new_process_can_report_on_an_earlier_request(tmp_path):
+    """A request outlives the process that made it: reopened, it says the same and takes its usage."""
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    with foldlog.Engine.open(url, summarizer=None) as engine:
+        first = engine.session("s", context_limit=100_000).prepare([{"role": "user", "content": "go"}])
+        sent = first.messages_json
+    with foldlog.Engine.open(url, summarizer=None) as engine:
+        session = engine.session("s", context_limit=100_000)
+        again = session.reopen()
+        assert (again.pass_number, again.digest, again.messages_json) == (1, first.digest, sent)
+        again.report_usage(input=70_000)
+        assert session.status().usage_tokens == 70_000
+        with pytest.raises(foldlog.UnknownTag):
+            session.reopen(9)
