@@ -538,7 +538,7 @@ def test_the_package_offers_what_it_says():
     assert issubclass(foldlog.Refused, foldlog.FoldlogError)
 
 
-@pytest.mark.rule("API-1")
+@pytest.mark.rule("API-16")
 def test_a_new_process_can_report_on_an_earlier_request(tmp_path):
     """A request outlives the process that made it: reopened, it says the same and takes its usage."""
     url = f"sqlite:///{tmp_path / 'x.db'}"
