@@ -33,7 +33,7 @@ SessionName = Annotated[
     str, typer.Argument(metavar="SESSION", help="A session: harness/id, or its id alone where only one has it.")
 ]
 
-_TTL = re.compile(r"\d{1,12}\s*(ms|s|m|h)?|never")
+_TTL = re.compile(r"\d{1,12}[smh]?|never")
 
 
 @contextmanager

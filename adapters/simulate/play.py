@@ -195,7 +195,7 @@ def _policy(how: Playing) -> Policy | None:
     if how.profile is None or (how.policy is not None and "cache_ttl" in how.policy.model_fields_set):
         return how.policy
     given = {} if how.policy is None else how.policy.model_dump(exclude_unset=True)
-    return make_policy({**given, "cache_ttl": f"{how.profile.lifetime}ms"})
+    return make_policy({**given, "cache_ttl": str(how.profile.lifetime)})
 
 
 def _session(engine: Engine, trace: Trace, how: Playing, name: str, model: str, policy: Policy | None) -> Session:

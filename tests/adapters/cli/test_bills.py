@@ -34,7 +34,17 @@ def made(tmp_path_factory):
 def test_the_simulated_figures_are_what_the_session_is_told(made, tmp_path):
     db, log = f"sqlite:///{tmp_path / 'played.db'}", tmp_path / "wire.jsonl"
     told = value(
-        "simulate", made, "--profile", "anthropic-5m", "--window", "60000", "--wire-log", str(log), "--session", "s", db=db
+        "simulate",
+        made,
+        "--profile",
+        "anthropic-5m",
+        "--window",
+        "60000",
+        "--wire-log",
+        str(log),
+        "--session",
+        "s",
+        db=db,
     )
     assert told["usage"] == {"simulated": 90}
     found = bill(load(log), PROFILES["anthropic-5m"])
@@ -91,7 +101,7 @@ def test_the_stand_in_for_the_system_is_in_every_arm(made):
         value("simulate", made, "--profile", "openai", "--window", "60000", "--system-tokens", tokens)["bill"]["arms"]
         for tokens in ("0", "5000")
     ]
-    without, with_it = ({arm: one["arms"] if "arms" in one else one for arm, one in bill.items()} for bill in bills)
+    without, with_it = bills
     for arm in ("foldlog", "doing nothing", "compacting once"):
         first = {row["cause"]: row for row in without[arm]["rows"]}["first request"]
         then = {row["cause"]: row for row in with_it[arm]["rows"]}["first request"]

@@ -167,6 +167,8 @@ def test_settings_reach_the_policy(tmp_path):
         ("execute_threshold_percentage=abc", "'execute_threshold_percentage' cannot be used"),
         ("execute_threshold_percentage=95", "less than or equal to 90"),
         ("cache_ttl=soon", "cache_ttl"),
+        ("cache_ttl=90ms", "cache_ttl"),
+        ("cache_ttl=5 m", "cache_ttl"),
         ('cache_ttl={"default": 5}', "cache_ttl"),
         ("protected_tokens={broken", "not a JSON object"),
         ("protected_tokens=-1", "greater than or equal to 0"),

@@ -51,10 +51,12 @@ def logged(request, tmp_path_factory):
 
 @pytest.mark.rule("WLOG-1", "WLOG-6", "WLOG-8")
 def test_a_line_a_request_with_these_members(logged):
-    trace, told, lines, _ = logged
+    trace, told, lines, db = logged
     assert told["refusals"] == {}
-    for line, step in zip(lines, trace.steps, strict=True):
-        assert list(line) == [*MEMBERS, *(["reasons"] if line["level"] != "defer" else [])]
+    rows = value("passes", told["session"], db=db)
+    for line, step, row in zip(lines, trace.steps, rows, strict=True):
+        assert list(line) == [*MEMBERS, *(["reasons"] if row["reasons"] else [])]
+        assert (line["level"], line.get("reasons", [])) == (row["level"], row["reasons"])
         assert (line["session"], line["kind"], line["model"]) == (told["session"], "main", trace.model)
         assert (line["at"], line["output_tokens"]) == (step.at, step.usage.output)
     for level in ("defer", "soft+", "hard"):
@@ -216,7 +218,7 @@ def test_a_provider_with_marks_is_sent_them_by_every_codec(codec, tmp_path):
 @pytest.mark.parametrize("window", [0, 30_000])
 @pytest.mark.rule("WLOG-1", "WLOG-8", "WLOG-9")
 def test_the_log_is_what_the_bill_is_made_of(window, tmp_path):
-    """The records handed on are the lines; what was refused, by foldlog or as too long, has a line that costs nothing."""
+    """The records handed on are the lines; what foldlog or the provider refused has a line that costs nothing."""
     path, records = tmp_path / "wire.jsonl", list[Record]()
     trace = generate(7, 90, reduce=False)
     with foldlog.Engine.open("memory:", summarizer=None) as engine, path.open("wb") as out:
