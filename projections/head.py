@@ -30,7 +30,7 @@ class _Shelf:
         self.texts: dict[bytes, bytes] = {}
 
     def put(self, pieces: Sequence[str], tokens: int = 0) -> tuple[tuple[bytes, ...], int]:
-        """Keep ``pieces`` as chunks; return their digests and the tokens of the whole (``tokens``, where it is known)."""
+        """Keep ``pieces`` as chunks; return their digests and the tokens of all (``tokens``, where known)."""
         digests = []
         for piece in pieces:
             data = piece.encode()

@@ -189,7 +189,8 @@ def test_a_recorded_session_goes_on_beyond_its_window(name, capsys):
             print(
                 f"\n{name} in {window:,}: {result.judged} requests valid ({result.whole} judged whole), {levels}; "
                 f"largest prompt {result.largest:,} (threshold {window * THRESHOLD // 100:,}, growth "
-                f"{result.growth:,}, {result.emergencies} emergencies); {made} compartments, cut moved {len(result.moved) - 1} times; "
+                f"{result.growth:,}, {result.emergencies} emergencies); {made} compartments, cut moved "
+                f"{len(result.moved) - 1} times; "
                 f"{compared} covered messages equal, {parts} of their parts found in the file; {audit.passes} passes, "
                 f"{len(faults)} differences"
             )

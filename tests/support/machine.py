@@ -85,7 +85,7 @@ class Machine(Steps, Past):
         return foldlog.Engine(self.log, host.count, "test", self._clock, self._historian())
 
     def _historian(self) -> Historian | None:
-        """Return what looks by itself whether a summary is due: nothing (0), extracts (1), runs that may fail (2, 3)."""
+        """Return what looks by itself if a summary is due: nothing (0), extracts (1), runs that may fail (2, 3)."""
         if not self.history:
             return None
         summarizer = Extractive(host.count) if self.history == 1 else Scripted(2, self.history - 2)

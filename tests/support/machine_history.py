@@ -53,8 +53,8 @@ class Told:
     """What the log of one session says: ``path``, ``made`` ((compartment, the messages it covers)), ``cut``.
 
     ``shown``: numbers of the compartments the newest soft or hard pass knew; ``base``: those of the newest hard one.
-    ``void``: the head left what is covered, and no fold came since. ``waited`` and ``left``: the compartments it did not
-    show, and whether the head had left, right before the newest such pass. ``run``: the summary under way.
+    ``void``: the head left what is covered, and no fold came since. ``waited`` and ``left``: the compartments it did
+    not show, and whether the head had left, right before the newest such pass. ``run``: the summary under way.
     """
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ def _named(machine: Machine, request: foldlog.Request, told: Told, cover: list[A
     strange = {*old, *new} - set(spans)
     assert not strange, f"INV-4: pass {event.number} tells of {strange}, and sends its messages, or not all of them"
     waited = [span for span, seq in spans.items() if seq not in told.base and seq in told.shown]
-    texts = {(one.first, one.last): _NO_TEXT != one.title or set(one.tiers) != {_NO_TEXT} for one, _ in cover}
+    texts = {(one.first, one.last): one.title != _NO_TEXT or set(one.tiers) != {_NO_TEXT} for one, _ in cover}
     assert new == [span for span in waited if texts[span]], f"INV-4: m[1] tells of {new}, new are {waited}"
     machine.counts["told"] += len(old) + len(new)
 
