@@ -220,12 +220,17 @@ def audit(source: Source, stream: str, progress: Callable[[int], None] | None = 
     auditor = _Auditor(source, folded, {}, {}, {}, [], set())
     version = 0
     try:
-        for stored in source.read(stream):
-            version = stored.version
-            auditor.see(stored)
-            if progress is not None:
-                progress(auditor.passes)
-        end = source.head(stream)
+        before = -1
+        while before < version:  # once more where somebody appended meanwhile: a session may be at work
+            before = version
+            for stored in source.read(stream, version, None, folded.digest or None):
+                version = stored.version
+                auditor.see(stored)
+                if progress is not None:
+                    progress(auditor.passes)
+            end = source.head(stream)
+            if end is None or end.version <= version:
+                break
         if end is None or (end.version, end.digest) != (version, folded.digest):
             auditor.found.append(Difference("head", version, 0, "the stream does not end where its head says"))
     except FoldlogError as error:

@@ -382,6 +382,42 @@ def test_two_engines_publish_one_stretch_once(tmp_path, shape):
 
 
 @pytest.mark.rule("HIST-30")
+def test_a_stretch_chosen_before_another_covered_it_is_not_read_again(tmp_path):
+    url, clock = f"sqlite:///{tmp_path}/log.db", Clock()
+    host = chat(opened(url, clock=clock))
+    full(host)
+    with opened(url, clock=clock) as late:
+        core = late.session("chat", context_limit=WINDOW).core
+        core.hot()  # as it was before the other process summarised
+        summarise(host, 16)
+        summarizer = Scripted()
+        Historian(summarizer, tokenizer(), inline=True).consider(core)
+        host.session.core.refresh()
+        assert [(one.first, one.last) for one in host.state.compartments] == [(1, 16)]
+        assert summarizer.jobs == []
+    host.engine.close()
+
+
+@pytest.mark.rule("HIST-30")
+def test_an_audit_sees_what_is_appended_while_it_reads():
+    """A summary that comes in between is no damage."""
+    host = chat()
+    talk(host, 20)
+
+    def seen(passes):
+        if passes == 20 and not host.state.compartments:
+            summarise(host, 16)
+
+    read = host.engine.log.read
+    host.engine.log.read = lambda *given: iter(list(read(*given)))  # as a store that reads in one go
+    audit = host.engine.audit("chat", seen)
+    host.engine.log.read = read
+    assert [one for one in audit.differences if one.kind != "wire"] == []
+    assert audit.events == host.state.version
+    assert host.state.compartments
+
+
+@pytest.mark.rule("HIST-30")
 def test_what_comes_after_the_lease_was_lost_is_not_stored():
     hanging, clock = Hanging(), Clock()
     with running(hanging, clock=clock) as (engine, historian):
@@ -389,6 +425,7 @@ def test_what_comes_after_the_lease_was_lost_is_not_stored():
         full(host)
         assert hanging.begun.wait(PATIENCE)
         core = host.session.core
+        historian._watcher.submit(lambda: None).result(PATIENCE)  # it looks at nothing any more
         mine = historian._works[core.stream]
         clock.now += 300_001
         other = Historian(Scripted(), tokenizer(), inline=True)
