@@ -59,7 +59,7 @@ def test_the_simulated_figures_are_what_the_session_is_told(made, tmp_path):
     assert value("audit", "s", db=db)["differences"] == 0
 
 
-@pytest.mark.rule("CLI-25")
+@pytest.mark.rule("CLI-2")
 def test_without_a_profile_the_recorded_usage_is_told(made):
     told = value("simulate", made, "--window", "60000")
     assert "simulated" not in told["usage"]
@@ -136,8 +136,9 @@ def test_a_model_points_to_a_provider(model, name):
 
 
 @pytest.mark.rule("CLI-24")
-def test_the_cache_lifetime_follows_the_profile_unless_set(made, tmp_path):
-    db = f"sqlite:///{tmp_path / 'played.db'}"
+def test_the_cache_lifetime_follows_the_profile_unless_set(tmp_path):
+    db, made = f"sqlite:///{tmp_path / 'played.db'}", str(tmp_path / "made.jsonl")
+    write(generate(7, 3), made)
     for session, more in (("a", ()), ("b", ("--set", "cache_ttl=7m")), ("c", ("--set", "protected_tokens=9000"))):
         ok("simulate", made, "--profile", "anthropic-1h", "--session", session, *more, db=db)
     lifetimes = [value("status", session, db=db)["cache_ttl_ms"] for session in "abc"]

@@ -195,7 +195,7 @@ def test_playing_again_writes_the_same_log(tmp_path):
 
 
 @pytest.mark.parametrize("codec", ["anthropic", "openai-chat", "pi"])
-@pytest.mark.rule("WLOG-4", "CLI-24")
+@pytest.mark.rule("WLOG-4", "WLOG-10", "CLI-24")
 def test_a_provider_with_marks_is_sent_them_by_every_codec(codec, tmp_path):
     """System end, m[0], m[1], tail: where they are is told by what the built request holds."""
     records: list[Record] = []
