@@ -27,6 +27,7 @@ from ..domain.state import State
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay
 from ..projections.hot import Hot
+from .idle import IdleClock
 from .models.summarizers.port import Job, Summarised, Summarizer, Turn, failure, kind_of
 from .models.summarizers.turns import turn
 
@@ -93,6 +94,8 @@ class Historian:
         self._looked: dict[str, tuple[int, int]] = {}
         self._hints: dict[str, tuple[bool, bool]] = {}
         self._queued: set[str] = set()
+        self._cores: dict[str, engine.Core] = {}
+        self._idle = IdleClock(self._gone_silent)
         self._watcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="foldlog-watch")
 
     def hint(self, core: engine.Core) -> tuple[bool, bool]:
@@ -118,18 +121,31 @@ class Historian:
         """Look at a session once the pass has gone out: at once where runs are inline, else in the background."""
         if self.inline:
             self.consider(core)
-        elif core.stream not in self._queued:
+            return
+        state = core.hot().state
+        self._cores[core.stream] = core
+        self._idle.touch(core.stream, core.settings(state.policy, state.model).ttl / 1000 + 1)
+        if core.stream not in self._queued:
             self._queued.add(core.stream)
             self._watcher.submit(self._look, core)
 
     def close(self) -> None:
         """Look at no session any more. A run under way ends by itself; its result is not published."""
+        self._idle.close()
         self._watcher.shutdown(wait=False, cancel_futures=True)
 
-    def _look(self, core: engine.Core) -> None:
+    def _gone_silent(self, name: str) -> None:
+        """Look again at a session whose cache is lost by now: what is summarised now rides the fold that comes anyway."""
+        core = self._cores.get(name)
+        if core is not None:
+            state = core.hot().state
+            passed = core.settings(state.policy, state.model).ttl + 1
+            self._watcher.submit(self._look, core, max(state.seen, state.response_now) + passed)
+
+    def _look(self, core: engine.Core, now: int | None = None) -> None:
         self._queued.discard(core.stream)
         try:
-            self.consider(core)
+            self.consider(core, now)
         except FoldlogError as error:
             self.told(f"no summary this time: {error}")  # the next look tries again; the session is as it was
 
