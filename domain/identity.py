@@ -7,12 +7,12 @@ The caller has compared the host's array with the head's path and found that its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import msgspec
 
 from . import events as ev
 from .errors import MessageError
+from .ranges import ranges
 from .session import children, covering
 from .state import State
 from .transcript import Call, Message, Result, Text
@@ -95,7 +95,8 @@ class Scene(msgspec.Struct, frozen=True):
 
     def covered(self) -> list[ev.Compartment]:
         """Return the summaries that cover the coming path from its beginning."""
-        return covering(self.state.compartments, self.index)
+        path = [*self.state.path[: self.seen.keep], *self.seen.tail]
+        return covering(self.state.compartments, self.state.spans, path, self.index)
 
     def waiting(self) -> list[ev.Compartment]:
         """Return those of them that no request shows yet; free where nothing was published."""
@@ -413,14 +414,6 @@ def _branch(state: State, keep: int, rest: Sequence[Message], at: int) -> Observ
     return Observation(
         tuple(events), keep, tail, new, touched=touched, cause="branch" if passed else "rewind", base=base
     )
-
-
-def ranges(ordinals: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Return consecutive ordinals as inclusive ranges."""
-    if not ordinals:
-        return ()
-    breaks = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(ordinals)) if b != a + 1), len(ordinals)]
-    return tuple((ordinals[a], ordinals[b - 1]) for a, b in pairwise(breaks))
 
 
 def _unique(state: State, rest: Sequence[Message], keep: int) -> None:

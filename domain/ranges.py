@@ -1,6 +1,8 @@
-"""The one grammar of tag lists: ``3-5,8`` (``transform.md`` 3.1, REDUCE-1)."""
+"""Numbers in ranges; the one grammar of tag lists: ``3-5,8`` (``transform.md`` 3.1, REDUCE-1)."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from .errors import RangeError
 
@@ -41,3 +43,11 @@ def _number(text: str, item: str) -> int:
     if not text or not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
         raise RangeError(f"{item.strip()!r} is not a tag number or a range A-B of them", value=item.strip())
     return int(text)
+
+
+def ranges(ordinals: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return consecutive ordinals as inclusive ranges."""
+    if not ordinals:
+        return ()
+    breaks = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(ordinals)) if b != a + 1), len(ordinals)]
+    return tuple((ordinals[a], ordinals[b - 1]) for a, b in pairwise(breaks))

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from . import events as ev
 from .edits import Arrival
 from .errors import LawBroken
+from .ranges import ranges
 from .state import PARTS_LIMIT, Fold, Last, Node, Overflow, Run, State, Tag, Usage, key
 from .transcript import Call, Message, Result, Text
 from .window import LEARNT
 
+Spans: TypeAlias = Mapping[int, Sequence[tuple[int, int]]]
 COMMANDS_KEPT = 1000
 COUNTS_KEPT = 64
 STALE = "stale"
@@ -275,6 +277,7 @@ def _started(state: State, event: ev.HistorianStarted) -> None:
 
 def _published(state: State, event: ev.HistorianPublished) -> None:
     state.compartments.extend(event.compartments)
+    _span(state, event.compartments)
     state.run, state.failures, state.marked = None, 0, 0
 
 
@@ -286,7 +289,14 @@ def _failed(state: State, event: ev.HistorianFailed) -> None:
 def _replaced(state: State, event: ev.CompartmentsReplaced) -> None:
     kept = [one for one in state.compartments if one.seq not in event.old]
     state.compartments = sorted([*kept, *event.new], key=lambda one: one.seq)
+    _span(state, event.new)
     state.void = True
+
+
+def _span(state: State, made: Sequence[ev.Compartment]) -> None:
+    for one in made:
+        first, last = state.pos.get(one.first, 0), state.pos.get(one.last, -1)
+        state.spans[one.seq] = list(ranges(tuple(state.path[first : last + 1])))
 
 
 def _flush(state: State, event: ev.FlushRequested) -> None:
@@ -360,9 +370,9 @@ def _passed(state: State, event: ev.Pass) -> None:
     for number, mode in event.landed:
         tag = state.tags[number - 1]
         tag.status, tag.mode = "dropped", mode
-        if mode == "full":
-            owner = state.node(tag.m).message.parts[tag.p]
-            state.gone[arc(state, tag.m, owner)] = number
+        part = state.node(tag.m).message.parts[tag.p]
+        if mode == "full" and isinstance(part, Result):
+            state.gone[arc(state, tag.m, part)] = number
         state.queue.pop(number, None)
     state.held = 0
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
@@ -401,24 +411,40 @@ def _cut(state: State, cut: int) -> None:
     state.marked = 0
 
 
-def covering(compartments: Sequence[ev.Compartment], index: Callable[[int], int]) -> list[ev.Compartment]:
-    """Return the compartments that cover a path from its first message on without a gap, in path order.
+def covering(
+    compartments: Sequence[ev.Compartment], spans: Spans, path: Sequence[int], index: Callable[[int], int]
+) -> list[ev.Compartment]:
+    """Return the compartments that cover ``path`` from its first message on without a gap, in path order.
 
-    ``index(m)``: a message's place on the path, -1 off it. What lies behind a gap is raw history again: every message
-    is in exactly one of a compartment or the raw tail (``history.md`` 10, 4).
+    ``index(m)``: a message's place on the path, -1 off it. ``spans``: what each compartment tells of; it covers no
+    stretch that holds anything else, put in later. What lies behind a gap is raw history again: every message is in
+    exactly one of a compartment or the raw tail (``history.md`` 10, 4).
     """
-    at = {index(one.first): one for one in compartments if index(one.first) >= 0 and index(one.last) >= 0}
+    at: dict[int, list[ev.Compartment]] = {}
+    for one in compartments:
+        at.setdefault(one.first, []).append(one)
     found: list[ev.Compartment] = []
     place = 0
-    while place in at:
-        found.append(at[place])
-        place = index(found[-1].last) + 1
+    while place < len(path):
+        fits = (one for one in reversed(at.get(path[place], ())) if _tells(one, spans, path, place, index(one.last)))
+        newest = next(fits, None)
+        if newest is None:
+            break
+        found.append(newest)
+        place = index(newest.last) + 1
     return found
+
+
+def _tells(one: ev.Compartment, spans: Spans, path: Sequence[int], place: int, end: int) -> bool:
+    """Whether all of ``path[place..end]`` is what the compartment was made of (some of it may have been taken out)."""
+    members = [m for first, last in spans.get(one.seq, ()) for m in range(first, last + 1)]
+    stretch = list(path[place : end + 1])
+    return bool(stretch) and (stretch == members or set(stretch) <= set(members))
 
 
 def history(state: State) -> list[ev.Compartment]:
     """Return the compartments that cover the head's path from its beginning."""
-    return covering(state.compartments, lambda m: state.pos.get(m, -1))
+    return covering(state.compartments, state.spans, state.path, lambda m: state.pos.get(m, -1))
 
 
 def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:

@@ -169,6 +169,7 @@ class State(msgspec.Struct, array_like=True):
     fostered: dict[int, list[int]] = msgspec.field(default_factory=dict)
     hosts: dict[str, int] = msgspec.field(default_factory=dict)
     accepted: int = 0
+    spans: dict[int, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
 
     @property
     def primary(self) -> bool:

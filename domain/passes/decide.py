@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from .. import events as ev
-from .. import identity
 from ..history import budgets
 from ..identity import Observation, Scene
 from ..policy import Settings
+from ..ranges import ranges
 from ..state import State
 from ..transcript import Message
 from ..window import family
@@ -322,7 +322,7 @@ class _Shape(msgspec.Struct, frozen=True):
         side = None
         if seen.side:
             whole = self.scene.whole()
-            side = ev.Side(seen.keep, identity.ranges(seen.tail), given.system, given.tools, whole)
+            side = ev.Side(seen.keep, ranges(seen.tail), given.system, given.tools, whole)
         return ev.PassDeferred(**self._common(), tokens=self.size, decision=self.decision, side=side)
 
     def rebuild(self, landing: tuple[drain.Drop, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:

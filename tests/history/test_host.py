@@ -142,14 +142,21 @@ def insert(host):
 @pytest.mark.rule("HIST-33")
 @pytest.mark.parametrize("change", [remove, insert])
 def test_messages_taken_out_of_or_put_into_the_covered_part_fold(change):
+    """INV-4: what was put in is in no compartment, so the messages around it are raw again."""
     host, before = two_compartments()
     change(host)
     after = talk(host, 1)
     assert after.level == "hard"
     assert host.last().reasons == ("cut_void",)
-    assert host.state.cut == 30
-    assert tail(after)[:14] == tail(before)[:14]
-    assert headings(texts(after)[0]) == [(1, 16), (17, 30)]
+    if change is remove:
+        assert host.state.cut == 30
+        assert tail(after)[:14] == tail(before)[:14]
+        assert headings(texts(after)[0]) == [(1, 16), (17, 30)]
+    else:
+        assert host.state.cut == 0
+        assert tail(after) == host.state.path
+        assert "put in" in sent(after)
+        assert headings(texts(after)[0]) == []
     assert talk(host, 1).level == "defer"
     assert differences(host.engine) == []
 

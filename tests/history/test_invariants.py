@@ -270,7 +270,8 @@ def test_the_same_compartments_give_the_same_bytes_in_any_order():
     place = {m: index for index, m in enumerate(host.state.path)}
     for order in itertools.permutations(range(len(found))):
         assert render_within([rows[i] for i in order], 60, tokenizer()).text == wanted
-        assert covering([found[i] for i in order], lambda m: place.get(m, -1)) == found
+        given = [found[i] for i in order]
+        assert covering(given, host.state.spans, host.state.path, lambda m: place.get(m, -1)) == found
 
 
 class Crash(Exception):

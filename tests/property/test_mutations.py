@@ -17,6 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from foldlog import engine
 from foldlog.domain import events as ev
 from foldlog.domain import identity, session
+from foldlog.domain.ranges import ranges
 from foldlog.domain.passes import decide, schedule
 from support.machine_rules import FoldlogMachine, configured
 
@@ -62,7 +63,7 @@ def branch_moves_the_head_at_once(patch: pytest.MonkeyPatch) -> None:
         seen = real(state, keep, rest, at)
         if not seen.side:
             return seen
-        moved = ev.HeadMoved(at, "", keep, identity.ranges(seen.tail), "rewind")
+        moved = ev.HeadMoved(at, "", keep, ranges(seen.tail), "rewind")
         return identity.Observation((*seen.events, moved), keep, seen.tail, seen.new, touched=keep, cause="rewind")
 
     patch.setattr(identity, "_branch", branch)

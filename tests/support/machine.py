@@ -76,6 +76,7 @@ class Machine(Steps, Past):
         self.recovered: dict[Any, Any] = {}
         self.told: dict[str, Told] = {}
         self.work: Any = None
+        self.expected: tuple[type[Exception], ...] = ()
         self.where: dict[int, str] = {}
         self.engines = [self._engine(), self._engine()]
 
@@ -279,7 +280,7 @@ class Machine(Steps, Past):
         try:
             return call()
         except foldlog.FoldlogError as error:
-            expected = isinstance(error, foldlog.StoreError | foldlog.Refused)
+            expected = isinstance(error, (foldlog.StoreError, foldlog.Refused, *self.expected))
             claim(expected, f"PROP-11: good input is refused: {error!r}")
             claim(not isinstance(error, foldlog.StoreDamaged | foldlog.Conflict), f"PROP-11: a defect: {error!r}")
             raise

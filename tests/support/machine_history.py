@@ -138,15 +138,23 @@ class Told:
         return self.path if side is None else [*self.path[: side.keep], *_ordinals(side.then)]
 
     def cover(self, path: list[int]) -> list[tuple[ev.Compartment, tuple[int, ...]]]:
-        """Return the compartments that cover ``path`` from its first message, each wholly and unmixed on it."""
+        """Return the compartments that cover ``path`` from its first message, with the messages of it they cover.
+
+        Some of what one was made of may be gone; nothing may stand between that it does not know of.
+        """
         found: list[tuple[ev.Compartment, tuple[int, ...]]] = []
         place = 0
-        while True:
-            fit = [pair for pair in self.made if pair[1] == tuple(path[place : place + len(pair[1])])]
-            if not fit:
+        while place < len(path):
+            for one, members in reversed(self.made):
+                end = path.index(one.last) if one.last in path else -1
+                stretch = tuple(path[place : end + 1])
+                if one.first == path[place] and stretch and set(stretch) <= set(members):
+                    found.append((one, stretch))
+                    break
+            else:
                 return found
-            found.append(fit[-1])
-            place += len(fit[-1][1])
+            place += len(found[-1][1])
+        return found
 
 
 def _ordinals(ranges: tuple[tuple[int, int], ...]) -> list[int]:
@@ -255,6 +263,13 @@ class Past:
         """Whether the session is to be left alone: compaction is off."""
         return bool(self.policy_now().get("compaction") is False)
 
+    def behind(self: Any, first: int, last: int) -> bool:
+        """Whether one of the tags belongs to a message behind the cut."""
+        told, tags = self._told(), self.hot().state.tags
+        covered = set(told.path[: told.index(told.cut) + 1])
+        owners = [self.owners[n][3] if n in self.owners else tags[n - 1].m for n in range(first, last + 1)]
+        return not covered.isdisjoint(owners)
+
     def summarised(self: Any, request: foldlog.Request) -> bool:
         """Whether a summary was begun or made since a request."""
         since = self.log.read(f"session/api/{self.id}", request._produced.version)
@@ -291,6 +306,7 @@ class Past:
         if self.work is None:
             return
         (core, id_, historian, work), self.work = self.work, None
+        pieces = max(pieces, 1)
         historian.summarizer = Scripted(pieces, outcome)
         here = id_ == self.id
         told = self._told() if here else None
@@ -321,7 +337,8 @@ class Past:
         elif not there:
             assert now == (before[0], before[1], before[2] + 1), f"HIST-31: a changed stretch ended as {before} {now}"
         else:
-            assert now[0] > before[0] or now[2] > before[2], f"a good summary was not stored: {before} {now}"
+            unfit = pieces > 1 and now[1] > before[1]  # pieces that cut a pair in two
+            assert now[0] > before[0] or now[2] > before[2] or unfit, f"not stored: {before} {now}"
 
     def do_lapse(self: Any, at: int = 0) -> None:
         """A lease runs out; another process takes over, and the first answer comes too late."""

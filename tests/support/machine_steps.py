@@ -301,7 +301,17 @@ class Steps:
             first = 1 + at % total if what != 3 else max(total - count % 12, 1)
             last = min(first + count % 12, total)
             name = f"cmd{self.ticks}" if at % 2 else ""
-            reply = self.command(lambda: self.session().reduce(f"{first}-{last}", name), bool(name))
+            if self.behind(first, last):  # covered by a summary: no longer in the request
+                self.fails(lambda: self.session().reduce(f"{first}-{last}", name), foldlog.UnknownTag)
+                return
+            self.expected = (foldlog.UnknownTag,) if self.log.before is not None else ()
+            try:
+                reply = self.command(lambda: self.session().reduce(f"{first}-{last}", name), bool(name))
+            except foldlog.UnknownTag:
+                assert self.behind(first, last), "a drop was refused, and nothing of it lies behind the cut"
+                return
+            finally:
+                self.expected = ()
             if name and reply.startswith("Queued"):
                 again = self.command(lambda: self.session().reduce(f"{first}-{last}", name), True)
                 assert again == reply, f"PROP-1: the same command was answered by {reply!r} and {again!r}"
