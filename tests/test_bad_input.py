@@ -117,6 +117,7 @@ BAD_MESSAGES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.rule("API-9", "PROP-11")
 @pytest.mark.parametrize("name", list(BAD_MESSAGES))
 @pytest.mark.parametrize("door", ["prepare", "advance", "revised"])

@@ -240,6 +240,7 @@ def test_notices_show_every_append_once_in_order(kit: Kit) -> None:
     assert store.notices(position) == []
 
 
+@pytest.mark.slow
 def test_a_follower_misses_nothing_while_threads_append(kit: Kit) -> None:
     store = kit.open()
     done = threading.Event()

@@ -146,6 +146,7 @@ def test_added_calls_and_refusals():
     assert [line.number for line in got.lines] == [1, 2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_rows_and_lines_sum_to_the_total(name):
     """BILL-12, BILL-13."""

@@ -19,6 +19,8 @@ from foldlog.adapters.traces.reader import write
 from foldlog.domain.errors import OptionError
 from support.program import ok, run, value
 
+pytestmark = pytest.mark.slow  # every session of this page is played in full
+
 SUMS = ("read", "first", "rewritten", "uncached", "output", "cost")
 
 

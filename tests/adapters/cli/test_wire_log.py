@@ -22,6 +22,8 @@ from foldlog.projections.timeline import timeline
 from foldlog.projections.wire import wire
 from support.program import value
 
+pytestmark = pytest.mark.slow  # every session of this page is played in full
+
 MEMBERS = ["session", "at", "model", "level", "blocks", "breakpoints", "output_tokens", "kind"]
 
 

@@ -234,6 +234,7 @@ def test_anthropic_names_the_setting_when_it_was_cut_off(script):
     assert kind_of(caught.value) == "cut"
 
 
+@pytest.mark.slow
 @pytest.mark.rule("SUM-23")
 @both
 @pytest.mark.parametrize("answer", [(401, {}, f"bad key {KEY}".encode()), "drop", "hang", (200, {}, b"?")], ids=str)

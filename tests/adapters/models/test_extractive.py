@@ -114,6 +114,7 @@ def spoken(answer) -> str:
     return "\n".join(summary.tiers[0] for summary in answer.summaries)
 
 
+@pytest.mark.slow
 @pytest.mark.rule("SUM-4")
 @cases
 def test_every_edited_file_is_in_tier_1(name, size):
@@ -205,6 +206,7 @@ def test_what_a_person_laid_down_is_in_tier_1_word_for_word(name, size):
     assert checked > 1 or name.startswith(("mini-swe", "generated"))
 
 
+@pytest.mark.slow
 @pytest.mark.rule("SUM-4")
 @pytest.mark.parametrize("name", GENERATED)
 @pytest.mark.parametrize("size", SIZES)

@@ -79,6 +79,7 @@ def test_figures_that_were_not_reported_stay_so():
 counts = st.integers(-1, 300_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(
