@@ -135,7 +135,7 @@ class Historian:
         self._watcher.shutdown(wait=False, cancel_futures=True)
 
     def _gone_silent(self, name: str) -> None:
-        """Look again at a session whose cache is lost by now: what is summarised now rides the fold that comes anyway."""
+        """Look again at a session whose cache is lost by now: what is summarised rides the fold that comes anyway."""
         core = self._cores.get(name)
         if core is not None:
             state = core.hot().state
