@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import foldlog
 from foldlog.adapters.historian import Historian
 from foldlog.adapters.idle import LONGEST, IdleClock
 from foldlog.adapters.models.summarizers import Extractive
 from foldlog.adapters.models.tokens import tokenizer
 from support.talk import START, assistant, user, words
-
-import foldlog
 
 
 def test_a_name_is_due_once_and_only_when_it_was_not_touched_again():

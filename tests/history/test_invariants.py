@@ -35,6 +35,8 @@ from support.past import (
     texts,
     work,
 )
+
+pytestmark = pytest.mark.slow
 from support.talk import Chat, differences, events, user
 
 REASONS = {
