@@ -13,7 +13,7 @@ import msgspec
 from . import events as ev
 from .errors import MessageError
 from .ranges import ranges
-from .session import children, covering
+from .session import children, covering, request_of
 from .state import State
 from .transcript import Call, Message, Result, Text
 
@@ -409,7 +409,8 @@ def _branch(state: State, keep: int, rest: Sequence[Message], at: int) -> Observ
         return Observation(tuple(events), keep, tail, new, touched=keep, cause="branch", side=True)
     events.append(ev.HeadMoved(at, "", keep, ranges(tail), "branch" if passed else "rewind"))
     tip = tail[passed[-1]] if passed else 0
-    base = (state.tips[tip], keep + passed[-1] + 1) if tip and state.tips[tip] else None
+    number = request_of(state, [*state.path[:keep], *tail[: passed[-1] + 1]]) if tip else 0
+    base = (number, keep + passed[-1] + 1) if number else None
     touched = base[1] if base else keep
     return Observation(
         tuple(events), keep, tail, new, touched=touched, cause="branch" if passed else "rewind", base=base

@@ -180,6 +180,7 @@ def children(state: State) -> dict[int, list[int]]:
 
 def _moved(state: State, event: ev.HeadMoved) -> None:
     old, was = state.end(), (state.base_system, state.base_tools)
+    left = road(state.path)
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
@@ -189,8 +190,9 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     tip = next(
         (index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1
     )
-    if tip >= 0 and event.cause == "branch" and state.tips[state.path[tip]]:
-        state.base, state.base_len = state.tips[state.path[tip]], tip + 1
+    number = request_of(state, state.path[: tip + 1]) if tip >= 0 and event.cause == "branch" else 0
+    if number:
+        state.base, state.base_len = number, tip + 1
         state.base_system, state.base_tools = state.sides.get(state.base, (state.base_system, state.base_tools))
         state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
     else:
@@ -199,6 +201,7 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
         state.tips[old] = state.last.number if state.last else 0
         if state.last:
             state.sides[state.last.number] = was
+            state.roads[state.last.number] = left
     state.tips.pop(state.end(), None)
 
 
@@ -347,6 +350,8 @@ def _passed(state: State, event: ev.Pass) -> None:
         if event.side.then:
             state.tips[event.side.then[-1][1]] = event.number
             state.sides[event.number] = (event.side.system, event.side.tools)
+            beside = (m for first, last in event.side.then for m in range(first, last + 1))
+            state.roads[event.number] = road([*state.path[: event.side.keep], *beside])
         return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
     _produced(state, event)
     if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
@@ -379,7 +384,7 @@ def _passed(state: State, event: ev.Pass) -> None:
     if state.usage and state.usage.number < event.number:
         state.usage = None
     state.reopened = False
-    state.sides = {}
+    state.sides, state.roads = {}, {}
     state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
     if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
         _cut(state, event.cut)
@@ -491,6 +496,17 @@ def arc(state: State, m: int, part: Any) -> str:
     while above and state.node(above).message.role != "assistant":
         above = state.node(above).parent  # other results of the same turn
     return f"{above}:{part.id}"
+
+
+def road(path: Sequence[int]) -> bytes:
+    """Return a name for a path: one node may be reached by several, where messages were put in or taken out."""
+    return hashlib.sha256(msgspec.msgpack.encode(path)).digest()[:8]
+
+
+def request_of(state: State, path: Sequence[int]) -> int:
+    """Return the pass whose request ended with ``path``, beside the head or before the head left; 0 if none is known."""
+    number = state.tips.get(path[-1], 0)
+    return number if number and state.roads.get(number) == road(path) else 0
 
 
 def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:

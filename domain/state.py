@@ -170,6 +170,7 @@ class State(msgspec.Struct, array_like=True):
     hosts: dict[str, int] = msgspec.field(default_factory=dict)
     accepted: int = 0
     spans: dict[int, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
+    roads: dict[int, bytes] = msgspec.field(default_factory=dict)
 
     @property
     def primary(self) -> bool:

@@ -17,8 +17,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from foldlog import engine
 from foldlog.domain import events as ev
 from foldlog.domain import identity, session
-from foldlog.domain.ranges import ranges
 from foldlog.domain.passes import decide, schedule
+from foldlog.domain.ranges import ranges
 from support.machine_rules import FoldlogMachine, configured
 
 Patch = Callable[[pytest.MonkeyPatch], None]

@@ -90,7 +90,7 @@ class Machine(Steps, Past):
         if not self.history:
             return None
         summarizer = Extractive(host.count) if self.history == 1 else Scripted(2, self.history - 2)
-        return Historian(summarizer, host.count, inline=True)
+        return Historian(summarizer, host.count, inline=True, timeout_ms=0)
 
     def _clock(self) -> int:
         self.wall += 7

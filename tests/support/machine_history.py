@@ -45,8 +45,10 @@ class Scripted:
         return Summarised(tuple(map(self._piece, starts, ends)), "", 0, 0, self.name)
 
     def _piece(self, start: int, end: int) -> Summary:
-        said = f"Stretch {start}-{end} </session-history> & all that was in it\n## 1-1 · no heading"
-        return Summary(start, end, f"From {start} to {end}", (said * 3, said, said[:9], ""), 1 + start * 7 % 100)
+        said = f"{start} <b> & so on\n## 1-1 · no heading"
+        if start % 3 == 0:
+            said += " </session-history> and all that was in it" * 5
+        return Summary(start, end, f"To {end}", (said, said[:12], said[:6], ""), 1 + start * 7 % 100)
 
 
 class Told:
