@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import msgspec
 
 from . import events as ev
 from .edits import Arrival
@@ -504,7 +507,7 @@ def road(path: Sequence[int]) -> bytes:
 
 
 def request_of(state: State, path: Sequence[int]) -> int:
-    """Return the pass whose request ended with ``path``, beside the head or before the head left; 0 if none is known."""
+    """Return the pass whose request ended with ``path``, beside the head or before it left; 0 if none is known."""
     number = state.tips.get(path[-1], 0)
     return number if number and state.roads.get(number) == road(path) else 0
 
