@@ -35,9 +35,9 @@ from support.past import (
     texts,
     work,
 )
+from support.talk import Chat, differences, events, user
 
 pytestmark = pytest.mark.slow
-from support.talk import Chat, differences, events, user
 
 REASONS = {
     "first_render", "model_change", "system_hash", "tools_change", "ttl_idle", "cache_loss", "host_compaction",
