@@ -337,7 +337,8 @@ class Past:
         elif work.chunk.lines and outcome:
             assert now == (before[0], before[1] + 1, before[2]), f"HIST-28: outcome {outcome} ended as {before} {now}"
         elif not there:
-            assert now == (before[0], before[1], before[2] + 1), f"HIST-31: a changed stretch ended as {before} {now}"
+            ends = ((before[0], before[1], before[2] + 1), (before[0], before[1] + (pieces > 1), before[2]))
+            assert now in ends, f"HIST-31: a changed stretch ended as {before} {now}"
         else:
             unfit = pieces > 1 and now[1] > before[1]  # pieces that cut a pair in two
             assert now[0] > before[0] or now[2] > before[2] or unfit, f"not stored: {before} {now}"

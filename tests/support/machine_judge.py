@@ -152,6 +152,7 @@ def _fold_causes(machine: Machine, now: checks.Served, told: Told) -> None:
     waited = machine.seen - machine.rebuilt_now
     machine.counts["folds"] += last is not None
     for reason in now.event.reasons:
+        machine.counts[reason] += 1
         if reason == "first_render":
             assert last is None or machine.unmanaged, "LAW-4: the first render came twice"
         elif reason == "ttl_idle":

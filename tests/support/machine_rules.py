@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from support.machine import Machine
+from support.machine_steps import WINDOWS
 
 STEPS = 50
 TOTAL: Counter[str] = Counter()
@@ -150,6 +151,20 @@ class FoldlogMachine(RuleBasedStateMachine):
     def end(self, pieces: int, outcome: int) -> None:
         self.do("end", pieces=pieces, outcome=outcome)
 
+    @rule(at=PLACE, place=SMALL, what=st.integers(0, 3), out=BODY)
+    def changed_meanwhile(self, at: int, place: int, what: int, out: int) -> None:
+        """The host changes old messages while they are summarised, or behind a summary."""
+        self.do("begin", at=at)
+        if what == 0:
+            self.do("end")
+        if what < 2:
+            self.do("revise", at=place, kind=1, body=out, door=0)
+        elif what == 2:
+            self.do("remove", at=place, count=0, door=0)
+        else:
+            self.do("insert", at=place, calls=0, door=0)
+        self.do("end", pieces=1 + what % 2)
+
     @rule(at=PLACE)
     def lapse(self, at: int) -> None:
         self.do("lapse", at=at)
@@ -161,7 +176,8 @@ class FoldlogMachine(RuleBasedStateMachine):
         self.do("begin", at=at)
         self.do("end", pieces=pieces)
         if then in (1, 2):
-            self.do("usage", percent=66)
+            assert self.machine is not None
+            self.do("usage", percent=66 if WINDOWS[self.machine.window] else 430)  # 67% of the window assumed then
         elif then == 3:
             self.do("loss")
         self.do("round", say=1, calls=then % 2, out=out, door=0)
