@@ -258,8 +258,9 @@ class Core:
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
                 if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
                     relieved = True
-                    if self.summaries.relieve(self, waiting):
-                        hot = self.hot()
+                    version = hot.state.version
+                    if self.summaries.relieve(self, waiting) or self.hot().state.version != version:
+                        hot = self.hot()  # a summary, or what another process told meanwhile
                         intake = observe(hot, at)
                         plan = self._decide(hot.state, intake, command, at, at if now is None else now)
                 again = self._repeated(hot, plan)

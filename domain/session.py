@@ -405,7 +405,8 @@ def _passed(state: State, event: ev.Pass) -> None:
         )
         state.wire = event.wire
         state.compacted = 0
-        state.void, state.baseline = False, state.rendered
+        after = state.start()
+        state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
 
 
 def _cut(state: State, cut: int) -> None:

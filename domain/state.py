@@ -159,7 +159,7 @@ class State(msgspec.Struct, array_like=True):
     cut: int = 0
     void: bool = False
     compartments: list[ev.Compartment] = msgspec.field(default_factory=list)
-    baseline: int = -1
+    baseline: list[int] = msgspec.field(default_factory=list)
     rendered: int = -1
     run: Run | None = None
     failures: int = 0

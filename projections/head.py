@@ -70,7 +70,8 @@ def refresh(
 ) -> Head:
     """Render m[1] anew: every summary published since the last fold, at its fullest tier. m[0] stays."""
     shelf = _Shelf(count)
-    fresh = [one for one in covered if one.seq > state.baseline]
+    known = set(state.baseline)  # not by number: an older one counts again once what was missing before it is covered
+    fresh = [one for one in covered if one.seq not in known]
     rows = [row(one, text) for one in fresh]
     blocks = [decay.block(one, 1) for one in rows if not one.boundary_only]
     m1, m1_tokens = shelf.put(_framed(SINCE, blocks) if blocks else [NOTHING_SINCE])

@@ -201,8 +201,10 @@ def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int
         managed=gauge.settings.compaction,
         idle=schedule.idle(scene.state, gauge.settings.ttl, now, answered),
     )
-    # with compaction off nothing of ours is in the prefix but what the first pass put there
-    return found if gauge.settings.compaction or found == ("first_render",) else ()
+    if gauge.settings.compaction or found == ("first_render",):
+        return found
+    # switched off, nothing of ours moves the prefix; but a head that tells of a path the host left cannot stay
+    return ("cut_void",) if "cut_void" in found else ()
 
 
 def _signals(state: State, reasons: tuple[str, ...], *, published: bool) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ step always means something and a run can be cut anywhere.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -371,6 +373,31 @@ def folded(hot: Any) -> bytes:
 def differing(a: Any, b: Any) -> str:
     """Return where two lists of fields differ, briefly."""
     return "; ".join(f"[{i}] {x!r:.150} / {y!r:.150}" for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+
+
+def shrunk(steps: list[Step], seconds: float) -> list[Step]:
+    """Return a shorter run that fails with the same words, as far as ``seconds`` reach."""
+    end = time.monotonic() + seconds
+    wanted, size = _fault(steps), max(len(steps) // 2, 1)
+    while wanted and size:
+        found = False
+        for place in range(len(steps) - size, 0, -size):
+            if time.monotonic() > end:
+                return steps
+            shorter = steps[:place] + steps[place + size :]
+            if _fault(shorter) == wanted:
+                steps, found = shorter, True
+        size = size if size == 1 and found else size // 2
+    return steps
+
+
+def _fault(steps: list[Step]) -> str:
+    """Return what is wrong with a run, without its numbers and bytes; "" if nothing is."""
+    try:
+        play(steps)
+    except Exception as error:  # noqa: BLE001 - whatever comes out is what is looked for
+        return f"{type(error).__name__} {re.sub('[0-9]+', '', str(error)[:60])}"
+    return ""
 
 
 def play(steps: list[Step]) -> Counter[str]:

@@ -189,7 +189,7 @@ def judged(machine: Machine, request: foldlog.Request, told: Told, items: list[h
     headed = machine.mode == "primary" and not machine.unmanaging()
     if fresh:
         assert begin == (ends[-1] if headed else 0), f"INV-4: cut at {begin}, compartments end at {ends}"
-    if told.void and headed and side is None:
+    if told.void and side is None:
         raise AssertionError(f"HIST-32: pass {event.number} sends a head the host has left ({request.level})")
     _named(machine, request, told, cover[: ends.index(begin)])
     _pairs(items, [end for end in ends if end <= begin])

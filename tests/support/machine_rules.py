@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
-from hypothesis import HealthCheck, Verbosity, note, settings
+from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -15,6 +14,8 @@ from support.machine_steps import WINDOWS
 
 STEPS = 50
 TOTAL: Counter[str] = Counter()
+FAILED: list[dict[str, Any]] = []
+"""The steps of the newest run that failed."""
 
 SMALL = st.integers(0, 5)
 PLACE = st.integers(0, 60)
@@ -29,6 +30,7 @@ class FoldlogMachine(RuleBasedStateMachine):
         super().__init__()
         self.steps: list[dict[str, Any]] = []
         self.machine: Machine | None = None
+        self.broken = False
 
     def do(self, op: str, **given: Any) -> None:
         self.steps.append({"op": op, **given})
@@ -36,7 +38,8 @@ class FoldlogMachine(RuleBasedStateMachine):
         try:
             self.machine.run(self.steps[-1])
         except BaseException:
-            note(json.dumps(self.steps))
+            FAILED[:] = self.steps
+            self.broken = True
             raise
 
     @initialize(
@@ -227,9 +230,10 @@ class FoldlogMachine(RuleBasedStateMachine):
         if machine is None:
             return
         try:
-            machine.finish()
+            if not self.broken:
+                machine.finish()
         except BaseException:
-            note(json.dumps(self.steps))
+            FAILED[:] = self.steps
             raise
         finally:
             machine.close()
@@ -237,8 +241,8 @@ class FoldlogMachine(RuleBasedStateMachine):
         TOTAL["examples"] += 1
 
 
-def configured(examples: int, **more: Any) -> settings:
-    """Return the settings of a run."""
+def configured(examples: int) -> settings:
+    """Return the settings of a run. ``machine.shrunk`` makes it shorter; Hypothesis would take minutes."""
     return settings(
         max_examples=examples,
         stateful_step_count=STEPS,
@@ -247,5 +251,5 @@ def configured(examples: int, **more: Any) -> settings:
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.normal,
-        **more,
+        phases=(Phase.generate,),
     )
