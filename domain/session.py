@@ -139,12 +139,24 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
     _link(state, event.m, event.message)
     if event.m in state.pos:
         _touched(state, state.pos[event.m], event.first, "revised")
+    if event.m in (state.base_rest or ()):
+        state.base_rest = None
 
 
-def _touched(state: State, index: int, part: int, cause: str) -> None:
-    """The last request's path is not the head's from ``index`` on: the host's doing, kept until a pass says so."""
+def _touched(state: State, index: int, part: int, cause: str, rest: list[int] | None = None) -> None:
+    """The last request's path is not the head's from ``index`` on: the host's doing, kept until a pass says so.
+
+    ``rest``: that path from there on, None where a message of it is not what it was.
+    """
     if state.start() <= index < state.base_keep:
-        state.base_keep, state.base_part, state.base_cause = index, part, cause
+        state.base_keep, state.base_part, state.base_cause, state.base_rest = index, part, cause, rest
+
+
+def rest_of(state: State, index: int) -> list[int] | None:
+    """Return what the last request's path holds from ``index`` on, None where that is not as it was sent."""
+    if state.base_rest is None or index >= state.base_keep:
+        return state.base_rest
+    return [*state.path[index : state.base_keep], *state.base_rest]
 
 
 def _link(state: State, m: int, message: Message) -> None:
@@ -183,7 +195,9 @@ def children(state: State) -> dict[int, list[int]]:
 
 def _moved(state: State, event: ev.HeadMoved) -> None:
     old, was = state.end(), (state.base_system, state.base_tools)
-    left = road(state.path)
+    same = state.last is not None and state.base == state.last.number
+    same = same and state.base_keep == state.base_len == len(state.path)
+    left, rest = road(state.path) if same else b"", rest_of(state, event.keep)
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
@@ -197,9 +211,9 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     if number:
         state.base, state.base_len = number, tip + 1
         state.base_system, state.base_tools = state.sides.get(state.base, (state.base_system, state.base_tools))
-        state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
+        state.base_keep, state.base_part, state.base_cause, state.base_rest = tip + 1, 0, "", []
     else:
-        _touched(state, event.keep, 0, event.cause)
+        _touched(state, event.keep, 0, event.cause, rest)
     if event.cause in ("branch", "rewind") and old and old not in state.pos:
         state.tips[old] = state.last.number if state.last else 0
         if state.last:
@@ -465,7 +479,7 @@ def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:
     state.tips.pop(state.end(), None)
     state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
     state.base, state.base_len, state.base_keep = event.number, len(state.path), len(state.path)
-    state.base_part, state.base_cause = 0, ""
+    state.base_part, state.base_cause, state.base_rest = 0, "", []
     state.base_system, state.base_tools = state.system, state.tools
 
 

@@ -171,6 +171,7 @@ class State(msgspec.Struct, array_like=True):
     accepted: int = 0
     spans: dict[int, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
     roads: dict[int, bytes] = msgspec.field(default_factory=dict)
+    base_rest: list[int] | None = msgspec.field(default_factory=list)
 
     @property
     def primary(self) -> bool:

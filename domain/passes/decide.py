@@ -15,6 +15,7 @@ from ..history import budgets
 from ..identity import Observation, Scene
 from ..policy import Settings
 from ..ranges import ranges
+from ..session import rest_of
 from ..state import State
 from ..transcript import Message
 from ..window import family
@@ -242,7 +243,15 @@ def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
         keep, part, cause, length = touched, first, seen.cause, state.base_len
     else:
         keep, part, cause, length = state.base_keep, state.base_part, state.base_cause, state.base_len
-    return ev.Divergence(keep, scene.at(keep), part, cause or "removed") if keep < length else None
+    if keep >= length or (seen.base is None and _back(scene, keep, length)):
+        return None
+    return ev.Divergence(keep, scene.at(keep), part, cause or "removed")
+
+
+def _back(scene: Scene, keep: int, length: int) -> bool:
+    """Whether the host took back what it did since the base request, while its requests were refused."""
+    rest = None if scene.seen.revised else rest_of(scene.state, keep)
+    return rest is not None and rest == [scene.at(index) for index in range(keep, length)]
 
 
 def _first_change(scene: Scene) -> tuple[int, int]:
