@@ -381,7 +381,10 @@ def _by_id(
         (j for j, (a, b) in enumerate(zip(old, tail, strict=False)) if a != b or b in revised), min(len(old), len(tail))
     )
     first = revised[tail[same]][0] if same < len(tail) and tail[same] in revised else 0
-    return Observation(tuple(events), keep, tuple(tail), tuple(new), revised, keep + same, first, cause)
+    touched = keep + same
+    if trailing:  # the head stays where it was: what the summaries cover is not left
+        keep, tail = len(state.path), tail[len(old) :]
+    return Observation(tuple(events), keep, tuple(tail), tuple(new), revised, touched, first, cause)
 
 
 def _reordered(events: list[ev.Event]) -> list[ev.Event]:
