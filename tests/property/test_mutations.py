@@ -149,7 +149,7 @@ MUTATIONS: dict[Patch, str] = {
     drained_without_pressure: "LAW-4: .* rebuilt for no cause",
     placeholder_counts: r"LAW-2|PROP-1: (before|an unchanged)|kind='digest'|became '\[dropped",
     revision_serves_stale_body: "LAW-2|became|kind='digest'",
-    branch_moves_the_head_at_once: "PROP-7",
+    branch_moves_the_head_at_once: "PROP-7|PROP-1: a message that only moved",
     command_applied_twice: "PROP-1: (a command was applied|the same command)",
     tag_numbers_come_again: "PROP-9|a tag number out of order|no part of this session has the number",
     cut_forgets_the_last_compartment: "INV-4",

@@ -154,15 +154,18 @@ class FoldlogMachine(RuleBasedStateMachine):
     def end(self, pieces: int, outcome: int) -> None:
         self.do("end", pieces=pieces, outcome=outcome)
 
-    @rule(at=PLACE, place=SMALL, what=st.integers(0, 3), out=BODY)
+    @rule(at=PLACE, place=SMALL, what=st.integers(0, 5), out=BODY)
     def changed_meanwhile(self, at: int, place: int, what: int, out: int) -> None:
         """The host changes old messages while they are summarised, or behind a summary."""
         self.do("begin", at=at)
-        if what == 0:
+        if what in (0, 4, 5):
             self.do("end")
+        if what > 3:
+            self.do("loss")
+            self.do("round", say=1, calls=1, out=out, door=0)
         if what < 2:
             self.do("revise", at=place, kind=1, body=out, door=0)
-        elif what == 2:
+        elif what % 2 == 0:
             self.do("remove", at=place, count=0, door=0)
         else:
             self.do("insert", at=place, calls=0, door=0)
