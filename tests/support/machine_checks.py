@@ -269,17 +269,28 @@ def _picture(
 
 
 def valid(
-    codec: str, system: Any, tools: Any, messages: list[Any], raw: list[Any], raw_system: Any, thinks: bool, gone: bool
+    codec: str,
+    system: Any,
+    tools: Any,
+    messages: list[Any],
+    raw: list[Any],
+    raw_system: Any,
+    behind: list[Any],
+    gone: bool,
 ) -> None:
-    """PROP-2: the request breaks no rule of its provider that the host's own array does not break."""
+    """PROP-2: the request breaks no rule of its provider that the host's own array does not break.
+
+    ``behind``: the host's messages behind the cut, where thinking is to be looked after: a summary takes the place of
+    whole messages, their thinking with them.
+    """
     found = _broken(codec, system, tools, messages)
     if found:
         allowed = broken_rules(_broken(codec, raw_system, tools, raw)) - REPAIRED
         allowed |= BEHIND_A_GONE_ARC if gone else set()
         left = [violation for violation in found if violation.rule not in allowed]
         assert not left, f"PROP-2: {left[0]}"
-    if thinks and codec == "anthropic":
-        kept = thinking.check_against({"messages": raw}, {"messages": messages})
+    if behind and codec == "anthropic":
+        kept = thinking.check_against({"messages": behind}, {"messages": messages})
         assert not kept, f"PROP-2: {kept[0]}"
 
 

@@ -48,7 +48,8 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         system = machine.system_now()
         raw = [{"role": "system", "content": system}, *raw] if system else raw
     thinks = any(part["t"] == "think" for item in items for part in item["parts"])
-    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), thinks, bool(gone))
+    behind = machine.handed(items[begin:]) if thinks else []
+    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), behind, bool(gone))
     machine.served[event.number] = now
     machine.where[event.number] = machine.id
     machine.last = request

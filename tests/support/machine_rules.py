@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Any
 
@@ -245,8 +246,13 @@ class FoldlogMachine(RuleBasedStateMachine):
 
 
 def configured(examples: int) -> settings:
-    """Return the settings of a run. ``machine.shrunk`` makes it shorter; Hypothesis would take minutes."""
+    """Return the settings of a run. ``machine.shrunk`` makes it shorter; Hypothesis would take minutes.
+
+    The same examples each time, so that what turns red is the change's doing; a run of a length of its own
+    (``FOLDLOG_EXAMPLES``, `make soak`) draws new ones.
+    """
     return settings(
+        derandomize="FOLDLOG_EXAMPLES" not in os.environ,
         max_examples=examples,
         stateful_step_count=STEPS,
         deadline=None,

@@ -294,7 +294,8 @@ class Steps:
         seen = max(self.owners, default=0)  # what the agent sees, whichever process sent it
         total = max(len(self.hot().state.tags), seen)
         if what == 1:
-            self.fails(lambda: self.session().reduce(str(total + 1 + at)), foldlog.UnknownTag)
+            beyond = max(total, self.numbered) + 1 + at  # without visible tags only the last pass tells how many
+            self.fails(lambda: self.session().reduce(str(beyond)), foldlog.UnknownTag)
         elif what == 2:
             self.fails(lambda: self.session().reduce(("", "x", "5-3", "-1", "1,,2", "§§")[at % 6]), foldlog.RangeError)
         elif total:
