@@ -453,6 +453,8 @@ class Core:
             if one.m in change.plain or one.m in change.slots or not -1 < before.get(one.m, -1) < length
         )
         self._evolve(hot, events, change)
+        for m in (*change.plain, *change.slots):  # a covered message changes without being sent
+            hot.blocks.pop(m, None)
         hot.blocks.update((one.m, one.blocks) for one in sent)
         if not intake.seen.side:
             fresh = isinstance(outcome, (ev.HistoryRefreshed, ev.BaselineFolded))

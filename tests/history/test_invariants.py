@@ -200,7 +200,8 @@ def held_once(host, request):
     assert len(set(named)) == len(named), "a compartment stands in m[0] or m[1], not in both"
     assert set(named) <= {span for span, one in spans.items() if one.last in behind}
     fold = max(one.seq for one in [*spans.values()] if one.last in behind) if behind else -1
-    new = [span for span, one in spans.items() if one.seq not in state.baseline and one.seq <= fold and one.last in behind]
+    since = {span for span, one in spans.items() if one.seq not in state.baseline and one.seq <= fold}
+    new = [span for span, one in spans.items() if span in since and one.last in behind]
     assert headings(m1) == new
     return state.cut
 
