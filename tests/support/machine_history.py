@@ -269,7 +269,9 @@ class Past:
         """Whether one of the tags belongs to a message behind the cut."""
         told, tags = self._told(), self.hot().state.tags
         covered = set(told.path[: told.index(told.cut) + 1])
-        owners = [self.owners[n][3] if n in self.owners else tags[n - 1].m for n in range(first, last + 1)]
+        asked = range(first, last + 1)
+        known = {n: tags[n - 1].m for n in asked if n <= len(tags)}  # a stale process knows fewer than the model does
+        owners = (known | {n: self.owners[n][3] for n in asked if n in self.owners}).values()
         return not covered.isdisjoint(owners)
 
     def summarised(self: Any, request: foldlog.Request) -> bool:
