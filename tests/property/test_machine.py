@@ -38,7 +38,7 @@ FLOORS = {
 @pytest.mark.soak
 def test_every_request_keeps_every_property(capsys):
     """PROP-1, PROP-2, PROP-3, PROP-4, PROP-5, PROP-7, PROP-8, PROP-9, PROP-11, LAW-1, LAW-2, LAW-3, LAW-4, LAW-5;
-    INV-1, INV-2, INV-3, INV-4, INV-5, INV-7, INV-8 of history.
+    INV-1, INV-2, INV-3, INV-4, INV-5, INV-6, INV-7, INV-8 of history.
     """
     TOTAL.clear()
     try:

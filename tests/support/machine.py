@@ -77,6 +77,7 @@ class Machine(Steps, Past):
         self.explained: dict[Any, Any] = {}
         self.recovered: dict[Any, Any] = {}
         self.told: dict[str, Told] = {}
+        self.baselines: dict[Any, tuple[bytes, ...]] = {}
         self.work: Any = None
         self.expected: tuple[type[Exception], ...] = ()
         self.where: dict[int, str] = {}

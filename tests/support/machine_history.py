@@ -191,11 +191,21 @@ def judged(machine: Machine, request: foldlog.Request, told: Told, items: list[h
         assert begin == (ends[-1] if headed else 0), f"INV-4: cut at {begin}, compartments end at {ends}"
     if told.void and side is None:
         raise AssertionError(f"HIST-32: pass {event.number} sends a head the host has left ({request.level})")
+    if isinstance(event, ev.BaselineFolded) and headed:
+        _as_before(machine, event, tuple(one for one, _ in cover))
     _named(machine, request, told, cover[: ends.index(begin)])
     _pairs(items, [end for end in ends if end <= begin])
     _recovered(machine, request, whole[:begin], items)
     machine.counts["cut"] += bool(begin)
     return begin
+
+
+def _as_before(machine: Machine, event: ev.BaselineFolded, covered: tuple[ev.Compartment, ...]) -> None:
+    """INV-6: what the same summaries came to in an earlier fold, of whichever process or fork, they come to again."""
+    said = tuple((one.first, one.last, one.title, one.tiers, one.importance) for one in covered)
+    under = machine.model, machine.window, machine.policy, said
+    machine.counts["folded alike"] += bool(said) and under in machine.baselines
+    assert machine.baselines.setdefault(under, event.m0) == event.m0, "INV-6: the same summaries fold to other bytes"
 
 
 def _named(machine: Machine, request: foldlog.Request, told: Told, cover: list[Any]) -> None:
