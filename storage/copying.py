@@ -42,7 +42,7 @@ def copy_store(source: Backend, target: Path) -> None:
                         copy.load_events(cursor, fresh[key], [rows[key, version]])
                     left -= len(wanted)
                     after = page[-1][0]
-                # Listed once, behind the heads: all these name is there; a source that goes on growing is not waited for.
+                # Listed once, behind the heads: all these name is there, and a growing source is not waited for.
                 digests = source.digests(b"", sys.maxsize)
                 for at in range(0, len(digests), CHUNK_PAGE):
                     copy.load_chunks(cursor, list(source.stored(digests[at : at + CHUNK_PAGE]).items()))
