@@ -277,7 +277,7 @@ class Historian:
             made = chunk.build(turns, figures.scan, self.count)
             scan = trigger.Scan(made.tokens, made.end - made.start + 1, made.clusters, made.has_more)
         if forced:
-            chosen = found if found.runnable else at_scale(25)
+            chosen = found if found.runnable else at_scale(DEEP)
             return trigger.Trigger(chosen.runnable, "force_band", chosen)
         answer = trigger.decide(facts, figures, found, scan, at_scale)
         return answer if answer.boundary is not None else msgspec.structs.replace(answer, boundary=found)

@@ -54,8 +54,7 @@ class Given(msgspec.Struct, frozen=True):
 class Need(msgspec.Struct, frozen=True):
     """Facts ``decide`` cannot go on without: the texts of the head, rendered now.
 
-    ``fold``: m[0] with all summaries on the path in it, and the guidance; else m[1] alone, with the new ones. ``upto``:
-    the path of the coming request (a summary is in the head only where it lies wholly on it).
+    ``fold``: m[0] with all summaries on the path in it, and the guidance; else m[1] alone, with the new ones.
     """
 
     fold: bool
@@ -344,40 +343,34 @@ class _Shape(msgspec.Struct, frozen=True):
         )
 
     def refresh(self, head: Head, landing: tuple[drain.Drop, ...], adopted: ev.Adopted) -> ev.HistoryRefreshed:
-        assert self.decision is not None
-        start = self.scene.index(head.cut) + 1 if head.cut else 0
-        tokens = local.recount(self.scene, self.given, head.tokens, start) - sum(drop.frees for drop in landing)
-        return ev.HistoryRefreshed(
-            **self._common(),
-            tokens=max(tokens, 0),
-            decision=self.decision,
-            **_landed(landing),
-            adopted=adopted,
-            m1=head.m1,
-            cut=head.cut,
-            head_tokens=head.tokens,
-        )
+        return ev.HistoryRefreshed(**self._common(), **self._headed(head, landing), adopted=adopted)
 
     def fold(
         self, reasons: tuple[str, ...], head: Head, landing: tuple[drain.Drop, ...], adopted: ev.Adopted
     ) -> ev.BaselineFolded:
-        assert self.decision is not None
         common = {**self._common(), "wire": self.given.wire}
-        start = self.scene.index(head.cut) + 1 if head.cut else 0
-        tokens = local.recount(self.scene, self.given, head.tokens, start) - sum(drop.frees for drop in landing)
         return ev.BaselineFolded(
             **common,
-            tokens=max(tokens, 0),
-            decision=self.decision,
-            **_landed(landing),
+            **self._headed(head, landing),
             adopted=adopted,
-            m1=head.m1,
-            cut=head.cut,
             m0=head.m0,
             guidance=head.guidance,
             reasons=reasons,
-            head_tokens=head.tokens,
         )
+
+    def _headed(self, head: Head, landing: tuple[drain.Drop, ...]) -> dict[str, Any]:
+        """Return what a pass with a newly rendered head says of it, and of the request behind its cut."""
+        assert self.decision is not None
+        start = self.scene.index(head.cut) + 1 if head.cut else 0
+        tokens = local.recount(self.scene, self.given, head.tokens, start) - sum(drop.frees for drop in landing)
+        return {
+            "tokens": max(tokens, 0),
+            "decision": self.decision,
+            **_landed(landing),
+            "m1": head.m1,
+            "cut": head.cut,
+            "head_tokens": head.tokens,
+        }
 
 
 def _landed(landing: tuple[drain.Drop, ...]) -> dict[str, Any]:
