@@ -1,0 +1,1 @@
+"""OpenCode 1.x (``hosts.md`` 1)."""

@@ -1,0 +1,1 @@
+"""Pi and OMP (``hosts.md`` 3)."""

@@ -1,0 +1,1 @@
+"""The agent's tools over MCP."""

@@ -1,0 +1,1 @@
+"""The proxy between a coding agent and its provider: ``foldlog serve``."""

@@ -1,0 +1,1 @@
+"""The wires the proxy speaks: one module a provider API."""
