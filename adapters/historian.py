@@ -19,10 +19,11 @@ import msgspec
 
 from .. import engine
 from ..domain import events as ev
+from ..domain.coverage import history
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
 from ..domain.passes.schedule import Pressure, gauge, idle
-from ..domain.session import STALE, history
+from ..domain.session import STALE
 from ..domain.state import State
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay

@@ -300,13 +300,27 @@ class Price(msgspec.Struct, frozen=True, array_like=True, gc=False):
     breakeven: int
 
 
+class Did(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one lane did on a pass, or would have done had the pass been allowed (``landed`` False).
+
+    ``items``: how many things; ``tokens``: local tokens they free; ``tags``: the numbers that left, as ranges.
+    """
+
+    lane: str
+    landed: bool
+    items: int
+    tokens: int
+    tags: tuple[tuple[int, int], ...] = ()
+
+
 class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why the pass is what it is: kept on every pass that was not plainly quiet.
 
     ``schedule``: ``defer``, ``pressure``, ``idle``. ``percent``: usage in 1/100 of a per cent of the usable window, -1:
     unknown. ``source``: ``provider``, ``estimated``, ``synthetic``, ``none``. ``signals``: all that were true.
     ``permission``: may this pass rebuild. ``reach``: first path index a lane may edit. ``held``: an execute pass that
-    left drainable drops where they were. ``drainable``: tokens the queue could free now.
+    left drainable drops where they were. ``drainable``: tokens the queue could free now. ``tokens``: the usage figure,
+    0: unknown. ``lanes``: what each lane with work did.
     """
 
     schedule: str
@@ -318,6 +332,8 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     held: bool
     drainable: int
     price: Price | None = None
+    tokens: int = 0
+    lanes: tuple[Did, ...] = ()
 
 
 class Adopted(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -362,7 +378,10 @@ class PassDeferred(Base, frozen=True, array_like=True, gc=False, tag="PD"):
 
 
 class ConversationRebuilt(Base, frozen=True, array_like=True, gc=False, tag="P1"):
-    """SOFT+: ``edits`` may touch every message behind m[1] from ``decision.reach`` on."""
+    """SOFT+: ``edits`` may touch every message behind m[1] from ``decision.reach`` on.
+
+    ``spares``: (message, part, tokens) no longer sent of parts that stay.
+    """
 
     number: int
     now: int
@@ -377,6 +396,7 @@ class ConversationRebuilt(Base, frozen=True, array_like=True, gc=False, tag="P1"
     edits: tuple[Edit, ...]
     landed: tuple[tuple[int, str], ...]
     adopted: Adopted
+    spares: tuple[tuple[int, int, int], ...] = ()
 
 
 class HistoryRefreshed(Base, frozen=True, array_like=True, gc=False, tag="P2"):
@@ -399,6 +419,7 @@ class HistoryRefreshed(Base, frozen=True, array_like=True, gc=False, tag="P2"):
     cut: int
     head_tokens: int
     pins: tuple[Pin, ...] = ()
+    spares: tuple[tuple[int, int, int], ...] = ()
 
 
 class BaselineFolded(Base, frozen=True, array_like=True, gc=False, tag="P3"):
@@ -424,6 +445,7 @@ class BaselineFolded(Base, frozen=True, array_like=True, gc=False, tag="P3"):
     reasons: tuple[str, ...]
     head_tokens: int
     pins: tuple[Pin, ...] = ()
+    spares: tuple[tuple[int, int, int], ...] = ()
 
 
 class PassRefused(Base, frozen=True, array_like=True, gc=False, tag="P4"):

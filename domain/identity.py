@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from . import events as ev
+from .coverage import covering
 from .errors import MessageError
 from .ranges import ranges
-from .session import children, covering, request_of
+from .session import children, request_of
 from .state import State
 from .transcript import Call, Message, Result, Text
 

@@ -17,6 +17,8 @@ DEFAULT_THRESHOLD = 65.0
 DEFAULT_TTL_MS = 300_000
 PREFIX_BOUND = ("fable-5-1", "opus-5-5", "sonnet-5-5")
 NEVER_MS = 1 << 62
+SPARED = (("ctx_reduce", 3), ("todowrite", 1))
+"""Tools whose newest results stay, and how many (``transform.md`` 3.3, ``operations.md`` protected_tools)."""
 _TTL = re.compile(r"(\d{1,12})(s|m|h)?\Z")
 _UNIT_MS = {None: 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
@@ -33,7 +35,8 @@ class Policy(pydantic.BaseModel):
     (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
     output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
     window to the host. ``prefix_bound_models``: names beside those known whose signed reasoning is bound to every byte
-    before it. Sources: ``transform.md`` 1.2, 1.6, 3.3, 8.1.
+    before it. ``protected_tools``: how many of a tool's newest results no lane takes out by itself, beside one
+    ``todowrite`` and three ``ctx_reduce`` (0: none). Sources: ``transform.md`` 1.2, 1.6, 3.3, 8.1.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +48,7 @@ class Policy(pydantic.BaseModel):
     output_reserve: Reserve | dict[str, Reserve] | None = None
     compaction: bool = True
     prefix_bound_models: tuple[str, ...] = ()
+    protected_tools: dict[str, Annotated[int, pydantic.Field(ge=0, le=1_000)]] = {}
 
     def canonical(self) -> bytes:
         """Return the policy as canonical JSON, the form the log keeps."""
@@ -64,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True):
     reserve: int | None
     compaction: bool
     bound: bool
+    spared: tuple[tuple[str, int], ...] = SPARED
 
 
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
@@ -101,6 +106,7 @@ def resolve(policy: Policy, model: str) -> Settings:
         reserve=_pick(policy.output_reserve, model),
         compaction=policy.compaction,
         bound=any(_plain(name) in _plain(model) for name in (*PREFIX_BOUND, *policy.prefix_bound_models)),
+        spared=tuple(sorted({**dict(SPARED), **{k.lower(): n for k, n in policy.protected_tools.items()}}.items())),
     )
 
 

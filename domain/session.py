@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from . import events as ev
+from .coverage import history
 from .edits import Arrival
 from .errors import LawBroken
 from .ranges import ranges
@@ -19,9 +20,10 @@ from .state import PARTS_LIMIT, Fold, Last, Node, Overflow, Run, State, Tag, Usa
 from .transcript import Call, Message, Result, Text
 from .window import LEARNT
 
-Spans: TypeAlias = Mapping[int, Sequence[tuple[int, int]]]
 COMMANDS_KEPT = 1000
 COUNTS_KEPT = 64
+REARM = 500
+"""How far below the force band, in 1/100 of a per cent, usage ends a stay in it (``transform.md`` 4.3)."""
 STALE = "stale"
 """The kind of a run whose stretch the host changed meanwhile: nobody's failure, so it counts for none."""
 
@@ -71,6 +73,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     state.accepted = 0
     state.ratios, state.counted, state.unmanaged, state.reopened, state.held = {}, {}, False, False, 0
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
+    state.drained, state.cleaned = None, 0
     keep = state.pos[event.head] + 1 if event.head else 0
     state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
@@ -80,6 +83,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
 def _model(state: State, event: ev.ModelChanged) -> None:
     if event.model != state.model:
         state.usage, state.overflow, state.held, state.counted, state.accepted = None, None, 0, {}, 0
+        state.drained = None
         if state.learnt and state.learnt[0] != event.model:
             state.learnt = None
     state.model, state.context_limit, state.output_limit = event.model, event.context_limit, event.output_limit
@@ -129,6 +133,7 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
             state.queue.pop(number, None)  # the part is gone: nothing is left to drop, and its place may be filled anew
             del state.tag_of[key(event.m, p)]
         if p >= event.first:
+            state.spares.pop(key(event.m, p), None)
             owner = state.call_of.pop(key(event.m, p), 0)
             if owner:
                 state.answers[owner] -= 1
@@ -383,6 +388,7 @@ def _passed(state: State, event: ev.Pass) -> None:
         state.marked = event.number
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
+    _cleaned(state, event.number, decision)
     if isinstance(event, ev.PassDeferred):
         if decision is not None and decision.held:
             state.held += 1
@@ -396,7 +402,8 @@ def _passed(state: State, event: ev.Pass) -> None:
         if mode == "full" and isinstance(part, Result):
             state.gone[arc(state, tag.m, part)] = number
         state.queue.pop(number, None)
-    state.held = 0
+    state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
+    state.held, state.swept = 0, len(state.tags)
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:
         state.usage = None
@@ -423,6 +430,23 @@ def _passed(state: State, event: ev.Pass) -> None:
         state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
 
 
+def _cleaned(state: State, number: int, decision: ev.Decision | None) -> None:
+    """Keep what the lanes remember of a pressure episode: the cleanup it had, the emergency batch of this stay."""
+    if not state.episode:
+        state.cleaned = 0
+    if decision is None:
+        if state.adopted is not None and state.adopted.execute + REARM <= state.adopted.force:
+            state.drained = None  # a quiet pass lies below the threshold
+        return
+    if state.adopted is not None and 0 <= decision.percent < state.adopted.force - REARM:
+        state.drained = None
+    for did in decision.lanes:
+        if did.landed and did.lane == "emergency":
+            state.drained = decision.tokens
+        elif did.landed and did.lane != "queued":
+            state.cleaned = number
+
+
 def _cut(state: State, cut: int) -> None:
     """Move the cut: what it covers is no longer in the request, so nothing of it waits to be dropped."""
     before, after = state.start(), state.pos.get(cut, -1) + 1 if cut else 0
@@ -432,42 +456,6 @@ def _cut(state: State, cut: int) -> None:
     state.cut = cut
     state.rendered = max((one.seq for one in history(state) if state.pos[one.last] < after), default=-1)
     state.marked = 0
-
-
-def covering(
-    compartments: Sequence[ev.Compartment], spans: Spans, path: Sequence[int], index: Callable[[int], int]
-) -> list[ev.Compartment]:
-    """Return the compartments that cover ``path`` from its first message on without a gap, in path order.
-
-    ``index(m)``: a message's place on the path, -1 off it. ``spans``: what each compartment tells of; it covers no
-    stretch that holds anything else, put in later. What lies behind a gap is raw history again: every message is in
-    exactly one of a compartment or the raw tail (``history.md`` 10, 4).
-    """
-    at: dict[int, list[ev.Compartment]] = {}
-    for one in compartments:
-        at.setdefault(one.first, []).append(one)
-    found: list[ev.Compartment] = []
-    place = 0
-    while place < len(path):
-        fits = (one for one in reversed(at.get(path[place], ())) if _tells(one, spans, path, place, index(one.last)))
-        newest = next(fits, None)
-        if newest is None:
-            break
-        found.append(newest)
-        place = index(newest.last) + 1
-    return found
-
-
-def _tells(one: ev.Compartment, spans: Spans, path: Sequence[int], place: int, end: int) -> bool:
-    """Whether all of ``path[place..end]`` is what the compartment was made of (some of it may have been taken out)."""
-    members = [m for first, last in spans.get(one.seq, ()) for m in range(first, last + 1)]
-    stretch = list(path[place : end + 1])
-    return bool(stretch) and (stretch == members or set(stretch) <= set(members))
-
-
-def history(state: State) -> list[ev.Compartment]:
-    """Return the compartments that cover the head's path from its beginning."""
-    return covering(state.compartments, state.spans, state.path, lambda m: state.pos.get(m, -1))
 
 
 def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:

@@ -90,7 +90,12 @@ class Overflow(msgspec.Struct, array_like=True):
 
 
 class State(msgspec.Struct, array_like=True):
-    """All a decision may know. Lists are indexed by ordinal or tag number minus one."""
+    """All a decision may know. Lists are indexed by ordinal or tag number minus one.
+
+    ``swept``: the newest tag the last rebuild saw; ``drained``: usage at the last emergency batch of this stay in the
+    force band; ``cleaned``: the pass of this pressure episode that did the routine cleanup; ``spares``: tokens no
+    longer sent of parts that stay.
+    """
 
     stream: str = ""
     version: int = 0
@@ -172,6 +177,10 @@ class State(msgspec.Struct, array_like=True):
     spans: dict[int, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
     roads: dict[int, bytes] = msgspec.field(default_factory=dict)
     base_rest: list[int] | None = msgspec.field(default_factory=list)
+    swept: int = 0
+    drained: int | None = None
+    cleaned: int = 0
+    spares: dict[int, int] = msgspec.field(default_factory=dict)
 
     @property
     def primary(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from ...api import Engine, Request, Session
 from ...domain import events as ev
 from ...domain.errors import InputError, OptionError, Refused
-from ...domain.passes.drain import PLACEHOLDER_TOKENS
+from ...domain.passes.lanes.drops import PLACEHOLDER_TOKENS
 from ...domain.policy import Policy, make_policy
 from ...domain.session import call_part, is_reduce
 from ...domain.state import State

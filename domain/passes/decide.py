@@ -19,7 +19,9 @@ from ..session import rest_of
 from ..state import State
 from ..transcript import Message
 from ..window import family
-from . import drain, local, permission, price, protection, refusal, schedule, tagger, triggers
+from . import lanes, local, permission, price, protection, refusal, schedule, tagger, triggers
+from .lanes import drops
+from .lanes.shape import Ask, Item, Work
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -109,11 +111,12 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     running = state.run is not None and state.run.lease > given.at
     signals = () if side else _signals(state, reasons, published=fresh and not running and due != "defer")
     quiet = due == "defer" and not signals and not gauge.force and divergence is None
-    floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
-    drops: tuple[drain.Drop, ...] = ()
-    if managed and not side and not quiet and state.queue:
+    keep: frozenset[int] = frozenset()
+    queue: tuple[Item, ...] = ()
+    if managed and not side and not quiet:
+        floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
         keep = protection.protected(state, floor, emergency=gauge.emergency)
-        drops = drain.plan(scene, 0, frozenset() if state.flush else keep)
+        queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
     behind = divergence.index if divergence is not None else None
     allowed = permission.permit(
         primary=state.primary,
@@ -122,8 +125,8 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
         force=gauge.force and not side,
         signals=signals,
         diverged=behind,
-        drainable=sum(drop.frees for drop in drops),
-        drainable_behind=sum(drop.frees for drop in drops if behind is not None and drop.index >= behind),
+        drainable=sum(item.frees for item in queue),
+        drainable_behind=sum(item.frees for item in queue if behind is not None and item.index >= behind),
         usable=gauge.window.soft,
         held=state.held,
         summary_possible=given.summary or given.blocked or running or fresh or bool(state.marked),
@@ -141,9 +144,11 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     if refresh and head is not None and head.fold and not reasons:
         reasons = ("pressure_refold",)
     begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
-    drops = tuple(drop for drop in drops if drop.index >= begin)
-    landing = _landing(drops, allowed, wanted=bool(reasons) or refresh or state.flush)
-    decision = _decision(due, gauge, allowed, drops, landing, quiet, _price(scene, given, gauge, drops))
+    queue = tuple(item for item in queue if item.index >= begin)
+    wanted = bool(reasons) or refresh or state.flush
+    works = () if quiet else _plan(scene, gauge, allowed, begin, keep, queue, wanted=wanted)
+    landing = _landing(works, allowed, wanted=wanted)
+    decision = _decision(due, gauge, allowed, queue, works, landing, quiet, _price(scene, given, gauge, queue))
     shape = _Shape(scene, given, tagged, divergence, decision, size)
     produced: ev.Pass
     if reasons:
@@ -159,6 +164,7 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     refused = None if side else refusal.check(state, given, gauge, produced)
     outcome: ev.Event = produced if refused is None else refused
     texts = {**tagged.texts, **(head.texts if head is not None and (reasons or refresh) and refused is None else {})}
+    texts.update((digest, data) for work in landing for digest, data in work.texts.items())
     events = [*given.events, *given.seen.events, outcome]
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
     return Decided(tuple(events), texts if refused is None else tagged.texts)
@@ -181,15 +187,45 @@ def _adopted(state: State, given: Given, gauge: schedule.Pressure) -> ev.Adopted
     )
 
 
-def _landing(drops: tuple[drain.Drop, ...], allowed: permission.Permission, *, wanted: bool) -> tuple[drain.Drop, ...]:
-    """Return the drops that land: all within reach, or none where the rebuild would not make the request smaller.
+def _plan(
+    scene: Scene,
+    gauge: schedule.Pressure,
+    allowed: permission.Permission,
+    begin: int,
+    keep: frozenset[int],
+    queue: tuple[Item, ...],
+    *,
+    wanted: bool,
+) -> tuple[Work, ...]:
+    """Ask the lanes what they can do; without permission where drops are held, so that it can be told."""
+    state = scene.state
+    if not gauge.settings.compaction or scene.seen.side or not (allowed.granted or queue):
+        return ()
+    rides = wanted or gauge.emergency or bool(queue)
+    return lanes.run(
+        Ask(
+            scene,
+            gauge.settings,
+            gauge,
+            allowed,
+            max(begin, allowed.reach),
+            protection.spared(state, keep, dict(gauge.settings.spared)),
+            drops.recent_tools(state),
+            rides,
+            routine=rides or not state.primary or not state.episode or state.cleaned < state.episode,
+            queued=queue,
+        )
+    )
+
+
+def _landing(works: tuple[Work, ...], allowed: permission.Permission, *, wanted: bool) -> tuple[Work, ...]:
+    """Return the work that lands: all of it, or none where the rebuild would not make the request smaller.
 
     ``wanted``: the prefix is lost anyway, or a person asked; then even what frees nothing leaves the queue.
     """
     if not allowed.granted:
         return ()
-    within = tuple(drop for drop in drops if drop.index >= allowed.reach)
-    return within if wanted or sum(drop.net for drop in within) > 0 else ()
+    return works if wanted or sum(item.net for work in works for item in work.items) > 0 else ()
 
 
 def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool) -> tuple[str, ...]:
@@ -262,12 +298,12 @@ def _first_change(scene: Scene) -> tuple[int, int]:
     return min((place for place in places if place[0] >= scene.start()), default=(scene.length(), 0))
 
 
-def _price(scene: Scene, given: Given, gauge: schedule.Pressure, drops: tuple[drain.Drop, ...]) -> ev.Price | None:
-    """Return what landing ``drops`` would cost: all behind the first change is written again, but what is dropped."""
-    if not any(drop.frees for drop in drops):
+def _price(scene: Scene, given: Given, gauge: schedule.Pressure, queue: tuple[Item, ...]) -> ev.Price | None:
+    """Return what landing the queue would cost: all behind the first change is written again, but what is dropped."""
+    if not any(item.frees for item in queue):
         return None
-    first = min(drop.index for drop in drops)
-    frees = sum(drop.frees for drop in drops)
+    first = min(item.index for item in queue)
+    frees = sum(item.frees for item in queue)
     behind = sum(_size(scene.message(scene.at(index))) for index in range(first, scene.length()))
     kind = family(scene.state.codec, given.model)
     return price.price(kind, gauge.settings.ttl, frees, max(behind - frees, 0))
@@ -281,14 +317,15 @@ def _decision(
     due: str,
     gauge: schedule.Pressure,
     allowed: permission.Permission,
-    drops: tuple[drain.Drop, ...],
-    landing: tuple[drain.Drop, ...],
+    queue: tuple[Item, ...],
+    works: tuple[Work, ...],
+    landing: tuple[Work, ...],
     quiet: bool,
     cost: ev.Price | None,
 ) -> ev.Decision | None:
     if quiet and not allowed.granted:
         return None
-    drainable = sum(drop.frees for drop in drops)
+    drainable = sum(item.frees for item in queue)
     return ev.Decision(
         schedule=due,
         percent=gauge.percent,
@@ -299,7 +336,14 @@ def _decision(
         held=due != "defer" and drainable > 0 and not landing,
         drainable=drainable,
         price=cost,
+        tokens=gauge.tokens,
+        lanes=tuple(_did(work, landed=bool(landing)) for work in works),
     )
+
+
+def _did(work: Work, *, landed: bool) -> ev.Did:
+    tags = tuple(sorted(item.tag for item in work.items if item.tag))
+    return ev.Did(work.lane, landed, len(work.items), sum(item.frees for item in work.items), ranges(tags))
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -335,18 +379,18 @@ class _Shape(msgspec.Struct, frozen=True):
             side = ev.Side(seen.keep, ranges(seen.tail), given.system, given.tools, whole)
         return ev.PassDeferred(**self._common(), tokens=self.size, decision=self.decision, side=side)
 
-    def rebuild(self, landing: tuple[drain.Drop, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:
+    def rebuild(self, landing: tuple[Work, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:
         assert self.decision is not None
-        tokens = local.recount(self.scene, self.given) - sum(drop.frees for drop in landing)
+        tokens = local.recount(self.scene, self.given) - _freed(landing)
         return ev.ConversationRebuilt(
             **self._common(), tokens=max(tokens, 0), decision=self.decision, **_landed(landing), adopted=adopted
         )
 
-    def refresh(self, head: Head, landing: tuple[drain.Drop, ...], adopted: ev.Adopted) -> ev.HistoryRefreshed:
+    def refresh(self, head: Head, landing: tuple[Work, ...], adopted: ev.Adopted) -> ev.HistoryRefreshed:
         return ev.HistoryRefreshed(**self._common(), **self._headed(head, landing), adopted=adopted)
 
     def fold(
-        self, reasons: tuple[str, ...], head: Head, landing: tuple[drain.Drop, ...], adopted: ev.Adopted
+        self, reasons: tuple[str, ...], head: Head, landing: tuple[Work, ...], adopted: ev.Adopted
     ) -> ev.BaselineFolded:
         common = {**self._common(), "wire": self.given.wire}
         return ev.BaselineFolded(
@@ -358,11 +402,11 @@ class _Shape(msgspec.Struct, frozen=True):
             reasons=reasons,
         )
 
-    def _headed(self, head: Head, landing: tuple[drain.Drop, ...]) -> dict[str, Any]:
+    def _headed(self, head: Head, landing: tuple[Work, ...]) -> dict[str, Any]:
         """Return what a pass with a newly rendered head says of it, and of the request behind its cut."""
         assert self.decision is not None
         start = self.scene.index(head.cut) + 1 if head.cut else 0
-        tokens = local.recount(self.scene, self.given, head.tokens, start) - sum(drop.frees for drop in landing)
+        tokens = local.recount(self.scene, self.given, head.tokens, start) - _freed(landing)
         return {
             "tokens": max(tokens, 0),
             "decision": self.decision,
@@ -373,8 +417,14 @@ class _Shape(msgspec.Struct, frozen=True):
         }
 
 
-def _landed(landing: tuple[drain.Drop, ...]) -> dict[str, Any]:
+def _freed(landing: tuple[Work, ...]) -> int:
+    return sum(item.frees for work in landing for item in work.items)
+
+
+def _landed(landing: tuple[Work, ...]) -> dict[str, Any]:
+    items = [item for work in landing for item in work.items]
     return {
-        "edits": tuple(edit for drop in landing for edit in drop.edits),
-        "landed": tuple((drop.tag, drop.mode) for drop in landing),
+        "edits": tuple(edit for item in items for edit in item.edits),
+        "landed": tuple((item.tag, item.mode) for item in items if item.tag),
+        "spares": tuple(spare for item in items for spare in item.spares),
     }

@@ -9,7 +9,7 @@ from ..identity import Scene
 from ..state import PARTS_LIMIT, State, key
 from ..transcript import Message, Result, Text
 from . import tagger
-from .drain import PLACEHOLDER_TOKENS
+from .lanes.drops import PLACEHOLDER_TOKENS
 
 if TYPE_CHECKING:
     from .decide import Given
@@ -62,6 +62,7 @@ def _shown(scene: Scene, m: int, message: Message, edited: int) -> int:
     total = 0
     for p, part in enumerate(message.parts):
         total += part.tokens + (shown if tagger.taggable(message, part) else 0)
+        total -= state.spares.get(key(m, p), 0) if p < edited else 0
         if p < edited and isinstance(part, Text | Result):
             number = state.tag_of.get(key(m, p), 0)
             total -= _gone(state, number, part.tokens) if number else 0

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from ..policy import Settings
+from ..session import call_part
 from ..state import State
 from ..window import Window
 
 MIN_TOOLS = 3
 EXEMPLARS = 3
 """The newest ``ctx_reduce`` arcs stay as examples of the call."""
+
+
+ANSWERS = "question"
+"""A host's tool whose result is what a person said: only the agent itself may mark it as spent."""
 
 
 def floor(settings: Settings, window: Window) -> int:
@@ -35,3 +40,21 @@ def protected(state: State, mass: int, *, emergency: bool) -> frozenset[int]:
         keep.add(number)
         total += state.tags[number - 1].tokens
     return frozenset(keep)
+
+
+def spared(state: State, kept: frozenset[int], wanted: dict[str, int]) -> frozenset[int]:
+    """Return the tags no lane takes out by itself: the protected ones ``kept``, and the newest of named tools.
+
+    ``wanted`` maps a tool's name to how many of its newest results stay; answers of a person all stay.
+    """
+    left = dict(wanted)
+    found = set(kept)
+    for number in reversed(state.tools_order):
+        call = call_part(state, state.tags[number - 1].m, state.tags[number - 1].p)
+        name = call.name.lower().rpartition("__")[2] if call is not None else ""
+        if name == ANSWERS:
+            found.add(number)
+        elif left.get(name, 0) > 0:
+            left[name] -= 1
+            found.add(number)
+    return frozenset(found)

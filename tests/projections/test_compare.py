@@ -90,7 +90,8 @@ def test_a_landed_drop_owns_its_difference(engine):
 
 def test_a_dropped_arc_is_removed_not_shifted(engine):
     """What stands behind a removed block is the same block, not another one a place further on."""
-    session = engine.session("s", context_limit=1_000_000, policy={"protected_tokens": 0})
+    policy = {"protected_tokens": 0, "protected_tools": {"x": 100}}
+    session = engine.session("s", context_limit=1_000_000, policy=policy)
     messages = [ask("look")]
     for number in range(24):
         given = {"path": "x" * 2_000}

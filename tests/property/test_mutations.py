@@ -16,8 +16,8 @@ from msgspec import structs
 
 from foldlog import engine
 from foldlog.adapters.historian import Historian
+from foldlog.domain import coverage, identity, session
 from foldlog.domain import events as ev
-from foldlog.domain import identity, session
 from foldlog.domain.passes import decide, schedule
 from foldlog.domain.ranges import ranges
 from foldlog.projections import view as views
@@ -111,7 +111,7 @@ def cut_forgets_the_last_compartment(patch: pytest.MonkeyPatch) -> None:
 
         def shown(state: Any, *given: Any, real: Callable[..., Any] = real, **named: Any) -> Any:
             found = real(state, *given, **named)
-            ends = [one.last for one in session.history(state)]
+            ends = [one.last for one in coverage.history(state)]
             return structs.replace(found, cut=ends[-2] if len(ends) > 1 else 0) if found.cut else found
 
         patch.setattr(engine.head, name, shown)
@@ -141,7 +141,7 @@ def lost_lease_publishes(patch: pytest.MonkeyPatch) -> None:
 
 def messages_put_in_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A compartment covers whatever stands between its first and its last message."""
-    patch.setattr(session, "_tells", lambda one, spans, path, place, end: end >= place)
+    patch.setattr(coverage, "_tells", lambda one, spans, path, place, end: end >= place)
 
 
 MUTATIONS: dict[Patch, str] = {

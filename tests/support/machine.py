@@ -69,7 +69,7 @@ class Machine(Steps, Past):
         self.flushed = self.lost = self.reopened = self.interloped = False
         self.totals: list[int] = []
         self.last: foldlog.Request | None = None
-        self.rebuilt_now = self.seen = self.numbered = 0
+        self.rebuilt_now = self.seen = self.numbered = self.swept = 0
         self.ticks = 0
         self.folded_model: Any = ""
         self.unmanaged = False

@@ -56,7 +56,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     if side:
         return
     if not isinstance(event, ev.PassDeferred):
-        machine.rebuilt_now = machine.seen
+        machine.rebuilt_now, machine.swept = machine.seen, len(state.tags)
         machine.reopened = False
         machine.flushed = False
         machine.totals = []
@@ -123,7 +123,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     if isinstance(event, ev.PassDeferred):
         return
     landed = {number for number, _ in event.landed}
-    assert landed <= machine.asked, f"§{landed - machine.asked} landed, and nobody asked for it"
+    _by_themselves(machine, event, state, landed - machine.asked)
     if isinstance(event, ev.BaselineFolded):
         _fold_causes(machine, now, told)
     else:
@@ -146,6 +146,17 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     tools = [number for number, tag in enumerate(state.tags, 1) if tag.kind == "tool"]
     newest = [number for number in tools if number <= machine.numbered][-3:]
     assert not landed & set(newest), f"a protected result was dropped: {landed & set(newest)}"
+
+
+def _by_themselves(machine: Machine, event: Any, state: Any, numbers: set[int]) -> None:
+    """What leaves unasked: tools' output that the last rebuild showed, or any of it where the window is nearly full."""
+    for number in numbers:
+        tag = state.tags[number - 1]
+        assert tag.kind == "tool", f"§{number}§ is no tool's output and landed, and nobody asked for it"
+        old = number <= machine.swept
+        assert old or event.decision.percent >= 8_500, f"§{number}§ landed, and nobody asked for it"
+    machine.asked |= numbers
+    machine.counts["unasked"] += len(numbers)
 
 
 def _fold_causes(machine: Machine, now: checks.Served, told: Told) -> None:

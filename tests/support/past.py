@@ -14,8 +14,8 @@ import foldlog
 from foldlog.adapters.historian import Historian, _offset
 from foldlog.adapters.models.summarizers.port import Job, Summarised, Summary
 from foldlog.adapters.models.tokens import ENCODING, tokenizer
+from foldlog.domain.coverage import history
 from foldlog.domain.history.boundary import Boundary
-from foldlog.domain.session import history
 from foldlog.storage.stores import open_store
 from support.talk import START, Chat, assistant, use, user, words
 

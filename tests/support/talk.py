@@ -77,12 +77,23 @@ def differences(engine: foldlog.Engine, name: str = "chat") -> list[Any]:
     return [one for one in engine.audit(name).differences if one.kind != "wire"]
 
 
-class Chat:
-    """A host that keeps its whole array, hands it over on each call, and whose clock goes on ten seconds a call."""
+MARKED_ONLY = {"protected_tools": {"bash": 1_000}}
+"""A policy under which only what was marked leaves: no lane takes out results of this tool by itself."""
 
-    def __init__(self, engine: foldlog.Engine | None = None, id: str = "chat", **options: Any) -> None:
+
+class Chat:
+    """A host that keeps its whole array, hands it over on each call, and whose clock goes on ten seconds a call.
+
+    ``lanes``: lanes that act without being asked may take out its tools' output too.
+    """
+
+    def __init__(
+        self, engine: foldlog.Engine | None = None, id: str = "chat", *, lanes: bool = False, **options: Any
+    ) -> None:
         self.engine = engine or foldlog.Engine.open("memory:", summarizer=None)
         self.options = {"context_limit": 200_000, **options}
+        if not lanes:
+            self.options["policy"] = {**MARKED_ONLY, **options.get("policy", {})}
         self.id = id
         self.session = self.engine.session(id, **self.options)
         self.messages: list[Any] = []

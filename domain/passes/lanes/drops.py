@@ -1,52 +1,45 @@
-"""The lane of queued drops: what the agent marked as spent leaves the request (``transform.md`` 3.2, 3.4).
+"""How a part leaves the request, whichever lane takes it out (``transform.md`` 3.2, 3.4).
 
 A drop is *real or absent*: a call keeps its real arguments with a placeholder result, or goes with its result.
 """
 
 from __future__ import annotations
 
-import msgspec
-
-from ..edits import Edit, SetBody, SetMedia
-from ..identity import Scene
-from ..state import PARTS_LIMIT, Tag, key
-from ..transcript import Call, Media, Message, Result, Text, Thinking
+from ...edits import Edit, SetBody, SetMedia
+from ...identity import Scene
+from ...state import PARTS_LIMIT, State, Tag, key
+from ...transcript import Call, Media, Message, Result, Text, Thinking
+from .shape import Item
 
 SKELETONS = 20
 SMALL_INPUT = 1_024
 PLACEHOLDER_TOKENS = 6
 
 
-class Drop(msgspec.Struct, frozen=True):
-    """One drop that can land now: its edits, the tokens it frees (a tiny part: 0), the first path index it changes."""
-
-    tag: int
-    mode: str
-    edits: tuple[Edit, ...]
-    frees: int
-    index: int
-    net: int
+def recent_tools(state: State) -> frozenset[int]:
+    """Return the newest tool tags of any status: among them a small call stays as a skeleton."""
+    return frozenset(state.tools_order[-SKELETONS:])
 
 
-def plan(scene: Scene, reach: int, protected: frozenset[int]) -> tuple[Drop, ...]:
-    """Return the drops of the queue that a rebuild reaching back to path index ``reach`` can make, in tag order.
+def queued(scene: Scene, protected: frozenset[int]) -> tuple[Item, ...]:
+    """Return what the queue can take out now, in tag order.
 
     Left where they are: protected tags, arcs that are open or off the path.
     """
-    state = scene.state
-    recent = frozenset(state.tools_order[-SKELETONS:])
-    drops = []
-    for number in sorted(state.queue):
-        tag = state.tags[number - 1]
-        if number in protected or tag.status != "active":
-            continue
-        drop = _arc(scene, number, tag, recent) if tag.kind == "tool" else _content(scene, number, tag)
-        if drop is not None and drop.index >= reach:
-            drops.append(drop)
-    return tuple(drops)
+    recent = recent_tools(scene.state)
+    found = (drop(scene, number, recent) for number in sorted(scene.state.queue) if number not in protected)
+    return tuple(item for item in found if item is not None)
 
 
-def _content(scene: Scene, number: int, tag: Tag) -> Drop | None:
+def drop(scene: Scene, number: int, recent: frozenset[int]) -> Item | None:
+    """Return how tag ``number`` leaves the request, None where it cannot now: gone already, open, off the path."""
+    tag = scene.state.tags[number - 1]
+    if tag.status != "active":
+        return None
+    return _arc(scene, number, tag, recent) if tag.kind == "tool" else _content(scene, number, tag)
+
+
+def _content(scene: Scene, number: int, tag: Tag) -> Item | None:
     index = scene.index(tag.m)
     if index < 0 or tag.m in scene.seen.revised:
         return None
@@ -56,10 +49,10 @@ def _content(scene: Scene, number: int, tag: Tag) -> Drop | None:
         return None
     edits = (SetBody(tag.m, tag.p, "placeholder"),)
     net = tag.tokens - PLACEHOLDER_TOKENS
-    return Drop(number, "placeholder", edits, max(net, 0), index, net)
+    return Item(number, "placeholder", edits, max(net, 0), index, net)
 
 
-def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | None:
+def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | None:
     state = scene.state
     index = scene.index(tag.m)
     owner = state.call_of.get(key(tag.m, tag.p), 0)
@@ -82,10 +75,10 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Drop | 
         if result.media:
             edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
         net = result.tokens - PLACEHOLDER_TOKENS
-        return Drop(number, mode, edits, max(net, 0), index, net)
+        return Item(number, mode, edits, max(net, 0), index, net)
     edits = (SetBody(cm, cp, "absent"), SetBody(tag.m, tag.p, "absent"))
     net = result.tokens + call.tokens
-    return Drop(number, "full", edits, net, min(index, scene.index(cm)), net)
+    return Item(number, "full", edits, net, min(index, scene.index(cm)), net)
 
 
 def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog.domain.passes.drain import SKELETONS, SMALL_INPUT
+from foldlog.domain.passes.lanes.drops import SKELETONS, SMALL_INPUT
 from support.talk import Chat, assistant, call, image, result, text, thinking, use, user, words
 
 FREE = {"protected_tokens": 0}

@@ -1,0 +1,92 @@
+"""Lane: tools leave by tiers where the window is nearly full (``transform.md`` 4.2, 4.3).
+
+All figures are tokens in the provider's count. One batch a stay in the force band; what the provider has not measured
+anew is not planned anew (T19).
+"""
+
+from __future__ import annotations
+
+from ...session import call_part
+from ...transcript import Call
+from ..schedule import calibrated
+from .drops import drop
+from .shape import Ask, Item, Work
+
+NAME = "emergency"
+WORTH = 2_000
+"""Less than this is not worth a batch."""
+AIM = 30
+"""Per cent of the room above what no drop can reach that may stay filled."""
+RESERVE = 20
+"""Per cent of the newest of tiers 1 and 2 that stay, rounded up."""
+FIRST = frozenset({"read", "todowrite", "task", "aft_outline", "aft_zoom"})
+SECOND = frozenset({"edit", "write", "apply_patch", "grep", "glob", "aft_search"})
+
+
+def tier(name: str) -> int:
+    """Return how long results of a tool are kept: 1 the longest, 3 the shortest."""
+    plain = name.lower().removeprefix("mcp_")
+    return 1 if plain in FIRST else 2 if plain in SECOND else 3
+
+
+def plan(ask: Ask) -> Work:
+    """Choose the oldest tools, tier 3 first, until usage would be back at the aim."""
+    gauge, state = ask.gauge, ask.scene.state
+    if not gauge.force or gauge.tokens <= 0 or not _armed(ask):
+        return Work(NAME)
+    numbers = [number for number in _active(ask) if number not in ask.taken]
+    sizes = {number: calibrated(state, state.model, _mass(ask, number)) for number in numbers}
+    used = gauge.tokens - calibrated(state, state.model, ask.freed)
+    ceiling = gauge.window.soft * gauge.bands.execute // 10_000
+    fixed = max(used - sum(sizes.values()), 0)
+    reclaim = used - (fixed + max(ceiling - fixed, 0) * AIM // 100)
+    if reclaim <= WORTH:
+        return Work(NAME)
+    taken: list[Item] = []
+    for number in _order(ask, numbers):
+        item = drop(ask.scene, number, ask.recent)
+        if item is None or item.index < ask.begin or item.net <= 0:
+            continue
+        taken.append(item)
+        reclaim -= calibrated(state, state.model, item.frees)
+        if reclaim <= 0:
+            break
+    return Work(NAME, tuple(taken))
+
+
+def _armed(ask: Ask) -> bool:
+    last = ask.scene.state.drained
+    return last is None or (ask.rides and last != ask.gauge.tokens)
+
+
+def _active(ask: Ask) -> list[int]:
+    """Return the tags of all that is still sent, oldest first: the floor of the plan counts every kind (T20)."""
+    scene, state = ask.scene, ask.scene.state
+    begin = scene.start()
+    return [
+        number for number, tag in enumerate(state.tags, 1) if tag.status == "active" and scene.index(tag.m) >= begin
+    ]
+
+
+def _mass(ask: Ask, number: int) -> int:
+    tag = ask.scene.state.tags[number - 1]
+    call = call_part(ask.scene.state, tag.m, tag.p) if tag.kind == "tool" else None
+    return tag.tokens + (call.tokens if isinstance(call, Call) else 0)
+
+
+def _order(ask: Ask, numbers: list[int]) -> list[int]:
+    """Return the candidates as they would leave: tier 3, 2, 1, oldest first, the newest of 2 and 1 kept back."""
+    state = ask.scene.state
+    tiers: dict[int, list[int]] = {1: [], 2: [], 3: []}
+    for number in numbers:
+        tag = state.tags[number - 1]
+        if tag.kind != "tool" or number in ask.spared:
+            continue
+        call = call_part(state, tag.m, tag.p)
+        if call is not None:
+            tiers[tier(call.name)].append(number)
+    if not ask.gauge.emergency:
+        for level in (1, 2):
+            kept = -(-len(tiers[level]) * RESERVE // 100)
+            tiers[level] = tiers[level][: len(tiers[level]) - kept]
+    return [*tiers[3], *tiers[2], *tiers[1]]
