@@ -1,1 +1,1 @@
-"""The agent's tools over MCP."""
+"""The agent's tools, and their server over MCP (rules: ``specs/mcp.md``)."""

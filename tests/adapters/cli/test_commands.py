@@ -19,16 +19,19 @@ LOOKING = {
 }  # fmt: skip
 
 
+WORKING = {"run", "serve", "mcp", "watch", "enable", "disable", "restart", "setup", "explain-error"}
+"""Commands that serve, start or set up something: not all have a store or a result."""
+
+
 def test_these_are_the_commands():
-    assert {*LOOKING, "simulate", "demo", "backup"} == set(COMMANDS)
+    assert {*LOOKING, "simulate", "demo", "backup"} == set(COMMANDS) - WORKING
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name):
     text = ok(name, "--help")
     assert text.startswith("Usage:")
-    assert "--db" in text
-    assert "--json" in text
+    assert name in WORKING or ("--db" in text and "--json" in text)
 
 
 def test_the_program_has_help_and_a_version():
