@@ -12,6 +12,9 @@ from .identity import Observation, Scene
 from .state import PARTS_LIMIT, State
 from .transcript import Call, Message, Result
 
+CLOSING = ("pi", "opencode")
+"""Codecs whose host answers an interrupted call itself when it makes the provider's request."""
+
 
 def check_news(state: State, seen: Observation) -> None:
     """Check calls and results from the last turn boundary before what is new or changed. Raises ``MessageError``."""
@@ -33,14 +36,14 @@ def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[
     """Check (array index, message) pairs that begin at a turn boundary: nothing open before the first of them.
 
     ``known(id)``: whether a call of that id stands earlier in the request. Raises ``MessageError`` for a result without
-    a call, a call without its result in the next turn, and an id used twice. Pi closes open calls itself, so there only
-    ids and owners are checked.
+    a call, a call without its result in the next turn, and an id used twice. Some hosts close open calls themselves
+    (``CLOSING``): there only ids and owners are checked.
     """
     open_calls: dict[str, int] = {}
     used: set[str] = set()
     for index, message in messages:
         if message.role == "assistant":
-            if open_calls and codec != "pi":
+            if open_calls and codec not in CLOSING:
                 raise _unanswered(open_calls)
             open_calls = {}
         for p, part in enumerate(message.parts):
@@ -62,7 +65,7 @@ def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[
                         where=where,
                     )
                 del open_calls[part.id]
-    if open_calls and codec != "pi":
+    if open_calls and codec not in CLOSING:
         raise _unanswered(open_calls)
 
 

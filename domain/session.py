@@ -168,10 +168,11 @@ def _link(state: State, m: int, message: Message) -> None:
     """Pair results with their calls: (call id, owner), so a reused id never inherits another turn's drop (T8)."""
     if message.host_id:
         state.hosts[message.host_id] = m
+    own: dict[str, int] = {}
     for p, part in enumerate(message.parts):
         if isinstance(part, Call):
-            state.calls[part.id] = key(m, p)
-        elif isinstance(part, Result) and (owner := _owner(state, m, part.id)):
+            state.calls[part.id] = own[part.id] = key(m, p)
+        elif isinstance(part, Result) and (owner := own.get(part.id) or _owner(state, m, part.id)):
             state.call_of[key(m, p)] = owner
             state.answers[owner] = state.answers.get(owner, 0) + 1
 
@@ -496,7 +497,7 @@ def call_part(state: State, m: int, p: int) -> Call | None:
 
 def arc(state: State, m: int, part: Any) -> str:
     """Name the tool arc a call or result part of message ``m`` belongs to: its call's message and id."""
-    if isinstance(part, Call):
+    if isinstance(part, Call) or state.node(m).message.role == "assistant":  # opencode: both stand in one message
         return f"{m}:{part.id}"
     above = state.node(m).parent
     while above and state.node(above).message.role != "assistant":

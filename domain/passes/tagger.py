@@ -69,7 +69,7 @@ def _gone(scene: Scene, m: int, first: int, message: Message) -> tuple[Edit, ...
 
 
 def _caller(scene: Scene, m: int, part: Call | Result) -> int:
-    if isinstance(part, Call):
+    if isinstance(part, Call) or scene.message(m).role == "assistant":  # opencode: both stand in one message
         return m
     index = scene.index(m) - 1
     while index > 0 and scene.message(scene.at(index)).role != "assistant":

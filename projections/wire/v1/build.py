@@ -9,6 +9,7 @@ from ....domain.edits import Insert
 from ....domain.errors import MessageError
 from . import forms, spans
 from .blocks import carries_mark
+from .opencode_render import text_part
 from .units import CODECS
 
 _EMPTY_USAGE = (
@@ -23,6 +24,8 @@ def _text_block(text: str) -> bytes:
 
 def text_message(codec: str, role: str, text: str) -> bytes:
     """Return a message of one text in the codec's own form (``role``: ``user`` or ``assistant``)."""
+    if codec == "opencode":
+        return b'{"info":{"role":"' + role.encode() + b'"},"parts":[' + text_part(text) + b"]}"
     if codec == "openai-chat":
         return b'{"role":"' + role.encode() + b'","content":' + forms.quote(text) + b"}"
     content = b'{"role":"' + role.encode() + b'","content":[' + _text_block(text) + b"]"
@@ -59,6 +62,12 @@ def insert_messages(codec: str, insert: Insert, text: bytes) -> tuple[bytes, ...
         raise MessageError("a tool arc needs id, name, input and output", value=arc, where="insert")
     call, name, given = forms.quote(str(arc["id"])), forms.quote(str(arc["name"])), forms.canonical(arc["input"])
     output = arc["output"] if isinstance(arc["output"], str) else forms.canonical(arc["output"]).decode()
+    if codec == "opencode":
+        return (
+            b'{"info":{"role":"assistant"},"parts":[{"type":"tool","callID":%b,"tool":%b,"state":{"status":"completed",'
+            b'"input":%b,"output":%b,"title":"","metadata":{},"time":{"start":0,"end":0}}}]}'
+            % (call, name, given, forms.quote(output)),
+        )
     if codec == "anthropic":
         return (
             b'{"role":"assistant","content":[{"type":"tool_use","id":%b,"name":%b,"input":%b}]}' % (call, name, given),

@@ -206,6 +206,21 @@ def readable(text: str) -> str:
     return text
 
 
+def strings_size(value: Any) -> int:
+    """Return the UTF-8 bytes of all string values inside a decoded value (``transform.md`` 3.4)."""
+    total = 0
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            total += size(item)
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            todo.extend(item)
+    return total
+
+
 def size(text: str) -> int:
     """Return the UTF-8 length of ``text`` in bytes (a lone surrogate counts 3)."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -11,14 +11,14 @@ import msgspec
 
 from ....domain import transcript
 from ....domain.errors import MessageError, UnknownTag
-from . import forms, spans
+from . import forms, opencode_reading, spans
 from .media import attachment_spans, media_tokens
-from .units import MEDIA, Layout, Unit, arguments, call_name, identity_value, layout, output_blocks
+from .unit import Layout, Unit
+from .units import MEDIA, arguments, call_name, identity_value, layout, output_blocks
 
 Count = Callable[[str], int]
 
 _STAMPS = 2**53
-_TIMED = ("pi",)
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -48,10 +48,11 @@ def read(codec: str, raw: bytes, count: Count, where: str = "messages[0]") -> In
     idents: list[bytes] = []
     parts: list[transcript.Part] = []
     media = False
+    kinds = _OPENCODE if codec == "opencode" else _PARTS
     for unit in seen.units:
         form = forms.canonical(identity_value(unit, codec))
         idents.append(sha256(form).digest()[:16])
-        part = _PARTS[unit.kind](unit, codec, count, form)
+        part = kinds[unit.kind](unit, codec, count, form)
         parts.append(part)
         media = media or unit.kind == "media" or (isinstance(part, transcript.Result) and part.media > 0)
     return Incoming(
@@ -61,11 +62,11 @@ def read(codec: str, raw: bytes, count: Count, where: str = "messages[0]") -> In
             ident=_message_ident(seen, idents),
             size=len(raw),
             parts=tuple(parts),
-            host_id=_host_id(message),
-            stamp=_stamp(message.get("timestamp")) if codec in _TIMED else 0,
+            host_id=_host_id(message["info"] if codec == "opencode" else message),
+            stamp=_stamp(_told(codec, message)),
         ),
         tuple(idents),
-        tuple(_attachments(raw)) if media else (),
+        tuple((opencode_reading.attachments if codec == "opencode" else _attachments)(raw)) if media else (),
     )
 
 
@@ -88,6 +89,14 @@ def _host_id(message: dict[str, Any]) -> str:
     return given if isinstance(given, str) and forms.readable(given) == given else ""
 
 
+def _told(codec: str, message: dict[str, Any]) -> Any:
+    """Return the time a host gives its message, in ms, None where it gives none."""
+    if codec == "opencode":
+        time = message["info"].get("time")
+        return time.get("created") if isinstance(time, dict) else None
+    return message.get("timestamp") if codec == "pi" else None
+
+
 def _stamp(given: Any) -> int:
     if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) <= _STAMPS:
         return int(given)
@@ -106,26 +115,12 @@ def _call(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
         strings = forms.size(text)
         if unit.value.get("type") != "custom":
             with suppress(MessageError, UnicodeEncodeError):  # not decodable: the whole string counts
-                strings = _strings(forms.decode(text.encode()))
+                strings = forms.strings_size(forms.decode(text.encode()))
     else:
         text = forms.canonical(given).decode() if given is not None else ""
-        strings = _strings(given)
+        strings = forms.strings_size(given)
     name = call_name(unit)
     return transcript.Call(count(forms.readable(f"{name} {text}")), forms.size(text), unit.value["id"], name, strings)
-
-
-def _strings(value: Any) -> int:
-    total = 0
-    todo = [value]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, str):
-            total += forms.size(item)
-        elif isinstance(item, dict):
-            todo.extend(item.values())
-        elif isinstance(item, list):
-            todo.extend(item)
-    return total
 
 
 def _result(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
@@ -183,6 +178,7 @@ _PARTS: dict[str, Callable[[Unit, str, Count, bytes], transcript.Part]] = {
     "media": _media,
     "other": _other,
 }
+_OPENCODE = {**_PARTS, **opencode_reading.PARTS}
 
 
 def _attachments(raw: bytes) -> list[spans.Span]:
@@ -214,6 +210,8 @@ def original(codec: str, raw: bytes, p: int) -> bytes:
     unit = _unit(codec, raw, p)
     if unit.at == "message":
         return raw
+    if codec == "opencode":
+        return opencode_reading.original(raw, unit)
     tree = spans.scan(raw)
     key = {"string": "content", "item": "content", "call": "tool_calls"}.get(unit.at, unit.key)
     begin, end = tree.value(spans.start(raw), key) or (0, len(raw))
@@ -229,6 +227,8 @@ def part_text(codec: str, raw: bytes, p: int) -> str:
     """
     unit = _unit(codec, raw, p)
     value = unit.value
+    if codec == "opencode" and unit.kind in opencode_reading.TEXTS:
+        return opencode_reading.TEXTS[unit.kind](value)
     if unit.kind == "text":
         return str(value if unit.at == "string" else value["text"])
     if unit.kind == "call":

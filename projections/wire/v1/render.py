@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from ....domain.edits import TEXT_ORDER, MessageSlots, PartSlots
-from ....domain.errors import MessageError
-from . import forms, spans
+from ....domain.edits import MessageSlots, PartSlots
+from . import forms, opencode_render, spans
+from .draft import PLAIN, Chunk, Draft, affix, chunk_text, dropped, idle, need, put, text_block, wrap
 from .echo import echo_length, own_length
-from .units import MEDIA, Layout, Unit, layout, output_blocks
-
-Chunk = Callable[[bytes], bytes]
+from .unit import Unit
+from .units import MEDIA, layout, output_blocks
 
 CLEARED = "[cleared]"
-_PLAIN = PartSlots()
 _REMOVES = {
     "text": ("absent",),
     "result": ("absent", "empty"),
@@ -27,40 +23,29 @@ _REMOVES = {
 }
 
 
-class Draft(msgspec.Struct):
-    """The edits of one message while they are collected; ``top`` is the offset of the message's own bracket."""
-
-    codec: str
-    raw: bytes
-    seen: Layout
-    chunk: Chunk
-    tree: spans.Tree
-    top: int
-    edits: list[spans.Splice] = []
-    gone: set[int] = set()
-
-
 def render(codec: str, raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | None:
     """Return the message as it is sent, or None where nothing of it is left.
 
     ``text`` returns the bytes of a chunk by digest. Cache marks of content blocks are always taken out; with default
     slots and no marks the result is ``raw`` itself. Raises ``MessageError`` for raw bytes that are no message.
     """
+    if codec == "opencode":
+        return opencode_render.render(raw, slots, text)
     if slots.shape == "absent":
         return None
     if b"cache_control" in raw:
         raw = unmarked_message(raw)
-    if slots.shape == "keep" and slots.trail < 0 and all(_idle(s) for s in slots.parts):
+    if slots.shape == "keep" and slots.trail < 0 and all(idle(s) for s in slots.parts):
         return raw
     seen = layout(codec, forms.decode(raw), "message")
     draft = Draft(codec, raw, seen, text, spans.scan(raw), spans.start(raw))
     if slots.shape == "shell":
-        return _shell(draft, _chunk(draft, slots.text))
+        return _shell(draft, chunk_text(draft, slots.text))
     for p, unit in enumerate(seen.units):
-        slot = slots.parts[p] if p < len(slots.parts) else _PLAIN
+        slot = slots.parts[p] if p < len(slots.parts) else PLAIN
         if slot.body in _REMOVES[unit.kind]:
             draft.gone.add(p)
-        elif not _idle(slot):
+        elif not idle(slot):
             _EDITORS[unit.kind](draft, p, unit, slot)
     if slots.trail >= 0 and seen.role == "assistant":
         _cut_trail(draft, slots.trail)
@@ -71,67 +56,8 @@ def render(codec: str, raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | 
     return spans.splice(raw, draft.edits) if draft.edits else raw
 
 
-def _idle(slot: PartSlots) -> bool:
-    return slot is _PLAIN or (
-        slot.tag <= 0
-        and slot.body == "raw"
-        and slot.media == "keep"
-        and slot.think == "keep"
-        and not slot.pre
-        and not slot.post
-    )
-
-
-# ------------------------------------------------------------------ what is written
-
-
-def _chunk(draft: Draft, digest: bytes) -> str:
-    try:
-        return draft.chunk(digest).decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise MessageError("a stored text is not UTF-8", value=digest.hex(), where=f"byte {error.start}") from None
-
-
-def _texts(draft: Draft, given: tuple[tuple[str, bytes], ...]) -> str:
-    if not given:
-        return ""
-    by_kind = dict(given)
-    return "".join(_chunk(draft, by_kind[kind]) for kind in TEXT_ORDER if kind in by_kind)
-
-
-def _wrap(draft: Draft, slot: PartSlots, empty: bool) -> tuple[str, str]:
-    """Return what stands before and behind a body; an empty body gets no blank behind its tag."""
-    pre, post = _texts(draft, slot.pre), _texts(draft, slot.post)
-    if slot.tag <= 0:
-        return pre, post
-    return (f"§{slot.tag}§" if empty and not pre and not post else f"§{slot.tag}§ {pre}"), post
-
-
-def dropped(tag: int) -> str:
-    """Return the placeholder of a dropped part."""
-    return f"[dropped §{abs(tag)}§]" if tag else "[dropped]"
-
-
-def _inner(text: str) -> bytes:
-    return forms.quote(text)[1:-1]
-
-
-def _block(text: str) -> bytes:
-    return b'{"type":"text","text":' + forms.quote(text) + b"}"
-
-
-# --------------------------------------------------------------------- where it stands
-
-
-def _need(draft: Draft, pos: int, key: str) -> spans.Span:
-    found = draft.tree.value(pos, key)
-    if found is None:
-        raise MessageError(f"the message has no {key}")
-    return found
-
-
 def _list(draft: Draft, key: str) -> list[spans.Span]:
-    return draft.tree.arrays.get(_need(draft, draft.top, key)[0], [])
+    return draft.tree.arrays.get(need(draft, draft.top, key)[0], [])
 
 
 def _item(draft: Draft, unit: Unit) -> spans.Span:
@@ -143,73 +69,41 @@ def _holder(draft: Draft, unit: Unit) -> int:
     return _item(draft, unit)[0] if unit.at in ("item", "call") else draft.top
 
 
-def _set(draft: Draft, holder: int, key: str, value: bytes) -> None:
-    """Write ``value`` as member ``key`` of the object at ``holder`` (never empty: it has a type or role)."""
-    at = draft.tree.value(holder, key)
-    if at is not None:
-        draft.edits.append((*at, value))
-    else:
-        end = draft.tree.objects[holder][-1][3]
-        draft.edits.append((end, end, b"," + forms.quote(key) + b":" + value))
-
-
-def _offset(raw: bytes, begin: int, count: int) -> int:
-    """Return the offset behind the first ``count`` characters of the JSON string whose quote is at ``begin``."""
-    at = begin + 1
-    for _ in range(count):
-        if raw[at] == 92:
-            at += 6 if raw[at + 1] == 117 else 2
-        else:
-            at += 1
-            while raw[at] & 0xC0 == 0x80:
-                at += 1
-    return at
-
-
-def _affix(draft: Draft, at: spans.Span, stripped: int, before: str, after: str) -> None:
-    """Write ``before`` and ``after`` inside the string at ``at``, whose first ``stripped`` characters go."""
-    begin, end = at
-    if before or stripped:
-        draft.edits.append((begin + 1, _offset(draft.raw, begin, stripped), _inner(before)))
-    if after:
-        draft.edits.append((end - 1, end - 1, _inner(after)))
-
-
 # --------------------------------------------------------------------------- per kind
 
 
 def _edit_text(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     key = "content" if unit.at == "string" else "text"
-    at = _need(draft, _holder(draft, unit), key)
+    at = need(draft, _holder(draft, unit), key)
     if slot.body == "placeholder":
         draft.edits.append((*at, forms.quote(dropped(slot.tag))))
     elif slot.body == "empty":
         draft.edits.append((*at, b'""'))
     elif slot.body == "text":
-        body = _chunk(draft, slot.text)
+        body = chunk_text(draft, slot.text)
         if slot.tag > 0:
             body = body[echo_length(body) :]
-        before, after = _wrap(draft, slot, not body)
+        before, after = wrap(draft, slot, not body)
         draft.edits.append((*at, forms.quote(before + body + after)))
     else:
         value = unit.value if unit.at == "string" else unit.value["text"]
         stripped = echo_length(value) if slot.tag > 0 else 0
-        before, after = _wrap(draft, slot, len(value) == stripped)
-        _affix(draft, at, stripped, before, after)
+        before, after = wrap(draft, slot, len(value) == stripped)
+        affix(draft, at, stripped, before, after)
 
 
 def _edit_call(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     if slot.body != "marker":
         return
-    marker = _chunk(draft, slot.text)
+    marker = chunk_text(draft, slot.text)
     forms.decode(marker.encode())  # a marker that is no JSON would break the whole message
     holder = _holder(draft, unit)
     if draft.codec == "openai-chat":
         custom = unit.value.get("type") == "custom"
-        function = _need(draft, holder, "custom" if custom else "function")
-        _set(draft, function[0], "input" if custom else "arguments", forms.quote(marker))
+        function = need(draft, holder, "custom" if custom else "function")
+        put(draft, function[0], "input" if custom else "arguments", forms.quote(marker))
     else:
-        _set(draft, holder, "input" if draft.codec == "anthropic" else "arguments", marker.encode())
+        put(draft, holder, "input" if draft.codec == "anthropic" else "arguments", marker.encode())
 
 
 def _edit_thinking(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
@@ -224,21 +118,21 @@ def _edit_thinking(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
 def _edit_media(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     begin, end = _item(draft, unit)
     if slot.body == "placeholder":
-        draft.edits.append((begin, end, _block(dropped(slot.tag))))
+        draft.edits.append((begin, end, text_block(dropped(slot.tag))))
     elif slot.body == "text":
-        body = _chunk(draft, slot.text)
+        body = chunk_text(draft, slot.text)
         if slot.tag > 0:
             body = body[own_length(body) :]
-        before, after = _wrap(draft, slot, not body)
-        draft.edits.append((begin, end, _block(before + body + after)))
+        before, after = wrap(draft, slot, not body)
+        draft.edits.append((begin, end, text_block(before + body + after)))
     elif slot.media == "strip":
         draft.gone.add(p)
     else:
-        before, after = _wrap(draft, slot, True)
+        before, after = wrap(draft, slot, True)
         if before.strip():
-            draft.edits.append((begin, begin, _block(before) + b","))
+            draft.edits.append((begin, begin, text_block(before) + b","))
         if after.strip():
-            draft.edits.append((end, end, b"," + _block(after)))
+            draft.edits.append((end, end, b"," + text_block(after)))
 
 
 def _edit_result(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
@@ -249,31 +143,31 @@ def _edit_result(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
         if slot.body == "placeholder":
             whole = dropped(slot.tag)
         else:
-            body = _chunk(draft, slot.text)
+            body = chunk_text(draft, slot.text)
             if slot.tag > 0:
                 body = body[own_length(body) :]
-            before, after = _wrap(draft, slot, not body)
+            before, after = wrap(draft, slot, not body)
             whole = before + body + after
         kept = _media_inside(draft, content, at) if slot.media == "keep" else []
-        _set(draft, holder, "content", _output(draft, whole, kept))
+        put(draft, holder, "content", _output(draft, whole, kept))
         return
     if isinstance(content, list) and content and at is not None:
         _edit_output(draft, slot, content, at)
         return
-    before, after = _wrap(draft, slot, not content)
+    before, after = wrap(draft, slot, not content)
     if isinstance(content, str) and at is not None and draft.codec != "pi":
         stripped = own_length(content) if slot.tag > 0 else 0
         if content and stripped == len(content):
-            before, after = _wrap(draft, slot, True)
-        _affix(draft, at, stripped, before, after)
+            before, after = wrap(draft, slot, True)
+        affix(draft, at, stripped, before, after)
     elif before or after:
-        _set(draft, holder, "content", _output(draft, before + (content or "") + after, []))
+        put(draft, holder, "content", _output(draft, before + (content or "") + after, []))
 
 
 def _output(draft: Draft, text: str, media: list[bytes]) -> bytes:
     """Return a tool's whole output: a string where the host's format has one and there are no media."""
     if media or draft.codec == "pi":
-        texts = [_block(text)] if text else []
+        texts = [text_block(text)] if text else []
         return b"[" + b",".join(texts + media) + b"]"
     return forms.quote(text)
 
@@ -295,23 +189,23 @@ def _edit_output(draft: Draft, slot: PartSlots, content: list[dict[str, Any]], a
     texts = [i for i, b in enumerate(content) if b["type"] == "text"]
     kept = [i for i in range(len(content)) if i not in gone]
     if not texts:
-        before, after = _wrap(draft, slot, True)
+        before, after = wrap(draft, slot, True)
         if before.strip():
-            draft.edits.append((places[kept[0]][0], places[kept[0]][0], _block(before) + b","))
+            draft.edits.append((places[kept[0]][0], places[kept[0]][0], text_block(before) + b","))
         if after.strip():
-            draft.edits.append((places[kept[-1]][1], places[kept[-1]][1], b"," + _block(after)))
+            draft.edits.append((places[kept[-1]][1], places[kept[-1]][1], b"," + text_block(after)))
         return
     first, last = texts[0], texts[-1]
     value = content[first]["text"]
     stripped = own_length(value) if slot.tag > 0 else 0
-    before, after = _wrap(draft, slot, stripped == len(value))
-    _affix(draft, _text_span(draft, places[first]), stripped, before, after if first == last else "")
+    before, after = wrap(draft, slot, stripped == len(value))
+    affix(draft, _text_span(draft, places[first]), stripped, before, after if first == last else "")
     if first != last and after:
-        _affix(draft, _text_span(draft, places[last]), 0, "", after)
+        affix(draft, _text_span(draft, places[last]), 0, "", after)
 
 
 def _text_span(draft: Draft, place: spans.Span) -> spans.Span:
-    return _need(draft, place[0], "text")
+    return need(draft, place[0], "text")
 
 
 def _edit_other(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
@@ -351,7 +245,7 @@ def _meaningful(draft: Draft, slots: MessageSlots) -> bool:
     for p, unit in enumerate(draft.seen.units):
         if p in draft.gone or unit.kind == "thinking":
             continue
-        slot = slots.parts[p] if p < len(slots.parts) else _PLAIN
+        slot = slots.parts[p] if p < len(slots.parts) else PLAIN
         if not _blank(unit) or slot.body != "raw" or slot.pre or slot.post:
             return True
     return False
@@ -362,8 +256,8 @@ def _remove(draft: Draft) -> None:
     inside = [p for p, u in enumerate(units) if u.at in ("item", "string")]
     if inside and draft.gone.issuperset(inside):
         # other parts stand outside the content, which only openai-chat has; its assistants may have none
-        draft.edits = [e for e in draft.edits if not _within(e, _need(draft, draft.top, "content"))]
-        _set(draft, draft.top, "content", b"null")
+        draft.edits = [e for e in draft.edits if not _within(e, need(draft, draft.top, "content"))]
+        put(draft, draft.top, "content", b"null")
     elif inside and units[inside[0]].at == "item":
         _take(draft, "content", inside)
     keys = {units[p].key for p in draft.gone if units[p].at == "member"}
@@ -395,9 +289,9 @@ def _shell(draft: Draft, text: str) -> bytes:
     if draft.codec == "pi" and any(u.at == "message" and u.kind == "other" for u in draft.seen.units):
         stamp = draft.tree.value(draft.top, "timestamp")
         time = draft.raw[stamp[0] : stamp[1]] if stamp else b"0"
-        return b'{"role":"user","content":[' + _block(text) + b'],"timestamp":' + time + b"}"
-    body = forms.quote(text) if draft.codec == "openai-chat" else b"[" + _block(text) + b"]"
-    _set(draft, draft.top, "content", body)
+        return b'{"role":"user","content":[' + text_block(text) + b'],"timestamp":' + time + b"}"
+    body = forms.quote(text) if draft.codec == "openai-chat" else b"[" + text_block(text) + b"]"
+    put(draft, draft.top, "content", body)
     keys = {u.key for u in draft.seen.units if u.at == "member"}
     if draft.codec == "openai-chat":
         keys.add("tool_calls")

@@ -31,7 +31,7 @@ _SCALAR = re.compile(rb'[^ \t\n\r\[\]{},:"]++')
 _TURN = re.compile(rb'["{}\[\]]')
 _BRACKET = re.compile(rb"[\[\]{}]")
 _DEEP = frozenset({"content", "tool_calls", "function", "custom"})
-"""Members worth looking into: all that an edit can reach."""
+"""Members worth looking into: all that an edit can reach (a codec may name its own)."""
 _LEVELS = 5
 """Message, its content, a block, the content of a tool result, a block of it."""
 
@@ -115,20 +115,21 @@ class Tree(msgspec.Struct):
     """The spans of a JSON text, found in one walk.
 
     ``objects`` and ``arrays`` map the offset of an opening bracket to the members (in written order, duplicate keys
-    included) or elements behind it.
+    included) or elements behind it. ``deep``: the members that are looked into.
     """
 
     objects: dict[int, list[Member]] = {}
     arrays: dict[int, list[Span]] = {}
+    deep: frozenset[str] = _DEEP
 
     def value(self, pos: int, key: str) -> Span | None:
         """Return the value span of the last member ``key`` (readers of JSON take the last) of the object at ``pos``."""
         return member(self.objects[pos], key) if pos in self.objects else None
 
 
-def scan(raw: bytes, depth: int = _LEVELS) -> Tree:
-    """Return the spans of the value in ``raw``, ``depth`` levels deep; tool arguments are passed over as a whole."""
-    tree = Tree()
+def scan(raw: bytes, depth: int = _LEVELS, deep: frozenset[str] = _DEEP) -> Tree:
+    """Return the spans of the value in ``raw``, ``depth`` levels deep; members not ``deep`` are passed over whole."""
+    tree = Tree(deep=deep)
     _walk(raw, start(raw), tree, depth)
     return tree
 
@@ -158,7 +159,7 @@ def _object(raw: bytes, pos: int, tree: Tree, depth: int) -> int:
         name = raw[begin:stop]
         text = _escaped(name, begin) if b"\\" in name else name.decode("utf-8", "replace")
         value = key.end()
-        at = _walk(raw, value, tree, depth) if text in _DEEP else value_end(raw, value)
+        at = _walk(raw, value, tree, depth) if text in tree.deep else value_end(raw, value)
         out.append((text, begin - 1, value, at))
         step = _NEXT.match(raw, at)
         if step is None or step.group(1) == b"]":

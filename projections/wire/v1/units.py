@@ -6,45 +6,14 @@ This order *is* the part numbering that edits name; it is fixed by the wire vers
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
-
-import msgspec
+from typing import Any
 
 from ....domain.errors import MessageError, OptionError
-from ....domain.transcript import Role
+from . import opencode
 from .forms import as_blocks, plain_block, unmark
+from .unit import Kind, Layout, Unit, check_name, unknown_role
 
-CODECS = ("anthropic", "openai-chat", "pi")
-
-Kind: TypeAlias = Literal["text", "call", "result", "thinking", "media", "other"]
-Place: TypeAlias = Literal["string", "item", "call", "member", "message"]
-
-
-class Unit(msgspec.Struct):
-    """One part: its kind, decoded value, and where it stands.
-
-    ``at``: ``string`` (the message's content string), ``item`` (element ``index`` of its content), ``call`` (element of
-    ``tool_calls``), ``member`` (message member ``key``), ``message`` (the message itself).
-    """
-
-    kind: Kind
-    value: Any
-    at: Place
-    index: int = 0
-    key: str = ""
-
-
-class Layout(msgspec.Struct):
-    """A message as its codec sees it.
-
-    ``role`` is neutral, ``said`` the host's own word; ``members`` reach the model beside the units.
-    """
-
-    role: Role
-    said: str
-    units: list[Unit]
-    members: dict[str, Any] | None = None
-
+CODECS = ("anthropic", "openai-chat", "pi", "opencode")
 
 _ANTHROPIC: dict[str, Kind] = {
     "text": "text",
@@ -77,29 +46,16 @@ def layout(codec: str, message: Any, where: str) -> Layout:
     Raises ``MessageError`` for an unknown role, content of a wrong type, a block without a type, a call or result
     without an id; ``OptionError`` for an unknown codec.
     """
-    reader = _READERS.get(codec)
-    if reader is None:
+    if codec not in CODECS:
         raise OptionError(f"there is no codec of this name; there are {', '.join(CODECS)}", value=codec, where="codec")
     if not isinstance(message, dict):
         raise MessageError("a message must be a JSON object", value=message, where=where)
+    if codec == "opencode":
+        return opencode.layout(message, where)
     said = message.get("role")
     if not isinstance(said, str):
         raise MessageError("a message must have a role", value=said, where=f"{where}.role")
-    return reader(message, said, where)
-
-
-def _unknown_role(said: str, known: str, where: str) -> MessageError:
-    return MessageError(f"unknown role; this codec knows {known}", value=said, where=f"{where}.role")
-
-
-def _name(value: Any, what: str, where: str) -> None:
-    if not isinstance(value, str) or not value:
-        raise MessageError(f"{what} must be a non-empty string", value=value, where=where)
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise MessageError(f"{what} holds a lone surrogate", value=value, where=where) from None
+    return _READERS[codec](message, said, where)
 
 
 def _items(content: Any, kinds: dict[str, Kind], where: str) -> list[Unit]:
@@ -125,10 +81,10 @@ def _block_kind(block: Any, kinds: dict[str, Kind], where: str, i: int) -> Kind:
         if not isinstance(block.get("text"), str):
             raise MessageError("a text block must hold text", value=block, where=f"{where}.content[{i}].text")
     elif kind == "call":
-        _name(block.get("id"), "the id of a tool call", f"{where}.content[{i}].id")
-        _name(block.get("name"), "the name of a called tool", f"{where}.content[{i}].name")
+        check_name(block.get("id"), "the id of a tool call", f"{where}.content[{i}].id")
+        check_name(block.get("name"), "the name of a called tool", f"{where}.content[{i}].name")
     elif kind == "result":
-        _name(block.get("tool_use_id"), "the call id of a tool result", f"{where}.content[{i}].tool_use_id")
+        check_name(block.get("tool_use_id"), "the call id of a tool result", f"{where}.content[{i}].tool_use_id")
         _output(block.get("content"), f"{where}.content[{i}]")
     elif kind == "thinking" and not isinstance(block.get("thinking", ""), str):
         raise MessageError("thinking must be a string", value=block["thinking"], where=f"{where}.content[{i}].thinking")
@@ -150,7 +106,7 @@ def _output(content: Any, where: str) -> None:
 
 def _anthropic(message: dict[str, Any], said: str, where: str) -> Layout:
     if said not in ("user", "assistant"):
-        raise _unknown_role(said, "user and assistant", where)
+        raise unknown_role(said, "user and assistant", f"{where}.role")
     return Layout("user" if said == "user" else "assistant", said, _items(message.get("content"), _ANTHROPIC, where))
 
 
@@ -159,7 +115,7 @@ def _openai(message: dict[str, Any], said: str, where: str) -> Layout:
     name = message.get("name")
     members = {"name": name} if name is not None else None
     if said == "tool":
-        _name(message.get("tool_call_id"), "the call id of a tool result", f"{where}.tool_call_id")
+        check_name(message.get("tool_call_id"), "the call id of a tool result", f"{where}.tool_call_id")
         _output(content, where)
         return Layout("tool", said, [Unit("result", message, "message")], members)
     if said in ("system", "developer"):
@@ -167,7 +123,7 @@ def _openai(message: dict[str, Any], said: str, where: str) -> Layout:
     if said == "user":
         return Layout("user", said, _items(content, _OPENAI, where), members)
     if said != "assistant":
-        raise _unknown_role(said, "system, developer, user, assistant and tool", where)
+        raise unknown_role(said, "system, developer, user, assistant and tool", f"{where}.role")
     out: list[Unit] = []
     for key in _REASONING:
         if isinstance(message.get(key), str):
@@ -187,11 +143,11 @@ def _openai(message: dict[str, Any], said: str, where: str) -> Layout:
             place = f"{where}.tool_calls[{i}]"
             if not isinstance(call, dict):
                 raise MessageError("a tool call must be a JSON object", value=call, where=place)
-            _name(call.get("id"), "the id of a tool call", f"{place}.id")
+            check_name(call.get("id"), "the id of a tool call", f"{place}.id")
             body = call.get("custom" if call.get("type") == "custom" else "function")
             if not isinstance(body, dict):
                 raise MessageError("a tool call must name its function", value=call, where=place)
-            _name(body.get("name"), "the name of a called tool", f"{place}.function.name")
+            check_name(body.get("name"), "the name of a called tool", f"{place}.function.name")
             out.append(Unit("call", call, "call", i))
     return Layout("assistant", said, out, members)
 
@@ -205,14 +161,14 @@ def _pi(message: dict[str, Any], said: str, where: str) -> Layout:
     if said in ("user", "custom"):
         return Layout("user", said, _items(content, {"text": "text", "image": "media"}, where))
     if said == "toolResult":
-        _name(message.get("toolCallId"), "the call id of a tool result", f"{where}.toolCallId")
+        check_name(message.get("toolCallId"), "the call id of a tool result", f"{where}.toolCallId")
         _output(content, where)
         return Layout("tool", said, [Unit("result", message, "message")])
     if said in _PI_NOTES:
         return Layout("user", said, [Unit("other", message, "message")])
     if said == "system":
         return Layout("system", said, _items(content, {"text": "text"}, where))
-    raise _unknown_role(said, f"user, assistant, toolResult, custom, system, {', '.join(_PI_NOTES)}", where)
+    raise unknown_role(said, f"user, assistant, toolResult, custom, system, {', '.join(_PI_NOTES)}", f"{where}.role")
 
 
 _READERS: dict[str, Callable[[dict[str, Any], str, str], Layout]] = {
@@ -225,6 +181,8 @@ _READERS: dict[str, Callable[[dict[str, Any], str, str], Layout]] = {
 def identity_value(unit: Unit, codec: str) -> Any:
     """Return the value whose canonical JSON identifies the unit: no marks, strings as text blocks, no bookkeeping."""
     value = unit.value
+    if codec == "opencode":
+        return opencode.identity_value(unit)
     if unit.at == "string":
         return {"text": value, "type": "text"}
     if unit.at == "member":

@@ -38,6 +38,24 @@ def blocks(codec: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.builds(lambda block, mark: {**block, **mark}, st.one_of(kinds), marks)
 
 
+states = st.one_of(
+    st.builds(lambda o: {"status": "completed", "input": {"a": 1}, "output": o}, scraps),
+    st.builds(lambda o: {"status": "completed", "input": {}, "output": o, "attachments": [FILE]}, scraps),
+    st.builds(lambda o: {"status": "error", "input": {}, "error": o}, scraps),
+    st.just({"status": "error", "metadata": {"interrupted": True, "output": "half"}}),
+    st.just({"status": "completed", "output": "x", "time": {"compacted": 1}}),
+    st.just({"status": "running", "input": {}}),
+)
+FILE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64,AAAA"}
+parts = st.one_of(
+    texts,
+    st.builds(lambda t: {"type": "text", "text": t, "ignored": True}, scraps),
+    st.builds(lambda t: {"type": "reasoning", "text": t, "metadata": {"anthropic": {"signature": "s"}}}, scraps),
+    st.builds(lambda s: {"type": "tool", "callID": "c", "tool": "n", "state": s, "id": "prt"}, states),
+    st.sampled_from([FILE, {"type": "step-start"}, {"type": "step-finish"}, {"type": "compaction"}, {"type": "odd"}]),
+)
+
+
 @st.composite
 def messages(draw: st.DrawFn) -> tuple[str, bytes]:
     codec = draw(st.sampled_from(v1.CODECS))
@@ -55,6 +73,8 @@ def messages(draw: st.DrawFn) -> tuple[str, bytes]:
             value = {"role": "assistant", "reasoning_content": draw(scraps), "content": content, "tool_calls": calls}
     elif codec == "pi" and draw(st.booleans()):
         value = {"role": "toolResult", "toolCallId": "c", "toolName": "n", "content": draw(outputs), "isError": False}
+    if codec == "opencode":
+        value = {"info": {"role": value["role"], "id": "m"}, "parts": draw(st.lists(parts, max_size=5))}
     return codec, json.dumps(value, indent=draw(st.sampled_from([None, 1]))).encode()
 
 

@@ -12,7 +12,7 @@ from foldlog.domain.edits import Insert
 from foldlog.domain.errors import MessageError
 from foldlog.projections.wire import v1
 
-ANTHROPIC, CHAT, PI = v1.CODECS
+ANTHROPIC, CHAT, PI = v1.CODECS[:3]
 MARK = {"type": "ephemeral"}
 
 
@@ -26,7 +26,7 @@ def test_head_is_two_user_messages(codec: str) -> None:
         assert len(read.message.parts) == 1
 
 
-@pytest.mark.parametrize("codec", v1.CODECS)
+@pytest.mark.parametrize("codec", v1.CODECS[:3])
 def test_an_arc_is_a_call_and_its_result(codec: str) -> None:
     """VIEW-18."""
     arc = b'{"id":"todo_1","input":{"items":["a"]},"name":"todowrite","output":"done"}'

@@ -11,7 +11,7 @@ from foldlog.domain import transcript as tr
 from foldlog.domain.errors import MessageError, OptionError, UnknownTag
 from foldlog.projections.wire import v1
 
-ANTHROPIC, CHAT, PI = v1.CODECS
+ANTHROPIC, CHAT, PI = v1.CODECS[:3]
 
 
 def parts(codec: str, value: Any) -> tuple[tr.Part, ...]:
