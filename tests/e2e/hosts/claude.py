@@ -1,0 +1,47 @@
+"""Claude Code: headless with ``-p``, one environment variable points it to the provider or to foldlog."""
+
+from __future__ import annotations
+
+from .base import KEY, NODE_MODULES, Ran, Room
+
+NAME = "claude-code"
+PACKAGE = "@anthropic-ai/claude-code"
+WIRE = "anthropic"
+MODEL = "claude-sonnet-4-5"
+FORKS = True
+
+
+def prepare(room: Room, base: str) -> None:
+    """Nothing to write: an empty home is enough. ``base``: the provider's or the proxy's address."""
+    room.environ |= {
+        "ANTHROPIC_BASE_URL": base,
+        "ANTHROPIC_API_KEY": KEY,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "ENABLE_TOOL_SEARCH": "false",
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(room.window),
+    }
+
+
+def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
+    """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
+    binary = NODE_MODULES / ".bin" / "claude"
+    flags = ["--output-format", "stream-json", "--verbose", "--model", MODEL]
+    tools = "Bash,Read,Write,Task,Agent,mcp__foldlog__ctx_reduce,mcp__foldlog__ctx_expand"
+    config = room.home / "mcp.json"
+    if config.is_file():
+        flags += ["--mcp-config", str(config), "--strict-mcp-config"]
+    if session:
+        flags += ["--resume", session, *(["--fork-session"] if fork else [])]
+    return [str(binary), "-p", prompt, *flags, "--tools", "Bash,Read,Write,Task", "--allowedTools", tools]
+
+
+def session_of(ran: Ran) -> str:
+    """Return the id of the session that ran."""
+    return next((str(line["session_id"]) for line in reversed(ran.lines()) if line.get("session_id")), "")
+
+
+def said(ran: Ran) -> str:
+    """Return the last text the host showed."""
+    return next((str(line.get("result")) for line in reversed(ran.lines()) if line.get("type") == "result"), "")

@@ -1,0 +1,52 @@
+"""Codex: headless with ``exec``, a provider in config.toml."""
+
+from __future__ import annotations
+
+from .base import KEY, NODE_MODULES, Ran, Room
+
+NAME = "codex"
+PACKAGE = "@openai/codex"
+WIRE = "openai-responses"
+MODEL = "scripted-1"
+FORKS = False
+
+
+def prepare(room: Room, base: str) -> None:
+    """Write config.toml with a provider at ``base`` and the model's window."""
+    lines = [
+        'model_provider = "scripted"',
+        f'model = "{MODEL}"',
+        f"model_context_window = {room.window}",
+        'approval_policy = "never"',
+        'sandbox_mode = "danger-full-access"',
+        "check_for_update_on_startup = false",
+        "[analytics]",
+        "enabled = false",
+        "[model_providers.scripted]",
+        'name = "scripted"',
+        f'base_url = "{base}/v1"',
+        'wire_api = "responses"',
+        'env_key = "SCRIPTED_KEY"',
+        "request_max_retries = 2",
+        "stream_max_retries = 2",
+    ]
+    room.write(".codex/config.toml", "\n".join(lines) + "\n")
+    room.environ["SCRIPTED_KEY"] = KEY
+
+
+def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
+    """Return the command line; ``session`` is resumed."""
+    binary = NODE_MODULES / ".bin" / "codex"
+    flags = ["--skip-git-repo-check", "--json", "--dangerously-bypass-approvals-and-sandbox"]
+    return [str(binary), "exec", *(["resume", session] if session else []), *flags, prompt]
+
+
+def session_of(ran: Ran) -> str:
+    """Return the id of the session that ran."""
+    return next((str(line["thread_id"]) for line in ran.lines() if line.get("thread_id")), "")
+
+
+def said(ran: Ran) -> str:
+    """Return the last text the host showed."""
+    items = [line.get("item") or {} for line in ran.lines()]
+    return next((str(item.get("text")) for item in reversed(items) if item.get("type") == "agent_message"), "")

@@ -1,0 +1,36 @@
+"""OMP: Pi's relative on bun; the same models file, the same extension."""
+
+from __future__ import annotations
+
+from . import pi
+from .base import NODE_MODULES, Ran, Room
+
+NAME = "omp"
+PACKAGE = "@oh-my-pi/pi-coding-agent"
+WIRE = "anthropic"
+MODEL = pi.MODEL
+FORKS = False
+
+
+def prepare(room: Room, base: str) -> None:
+    """Write models.json with a provider at ``base``."""
+    room.write(".omp/agent/models.json", pi.models(room, base))
+    room.environ["PI_OFFLINE"] = "1"
+
+
+def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
+    """Return the command line; ``session`` is resumed."""
+    bun = NODE_MODULES / ".bin" / "bun"
+    cli = NODE_MODULES / ".bin" / "omp"
+    flags = ["--no-title", "--auto-approve", "--mode", "json", "--model", f"scripted/{MODEL}"]
+    return [str(bun), str(cli), *flags, *(["--resume", session] if session else []), "-p", prompt]
+
+
+def session_of(ran: Ran) -> str:
+    """Return the id of the session that ran."""
+    return pi.session_of(ran)
+
+
+def said(ran: Ran) -> str:
+    """Return the last text the host showed."""
+    return pi.said(ran)

@@ -1,0 +1,186 @@
+"""Which step a request asks for, and the calls of that step in the terms of the tools the request offers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .scenario import Call, Scenario, Step
+from .signing import CALL
+
+PLACE = re.compile(r"\[\[([a-z0-9]+):(\d+)\]\]")
+TAG = re.compile(r"§(\d+)§")
+_SUMMARY = re.compile(
+    r"TEXT ONLY|detailed summary|handoff (summary|document)|CHECKPOINT COMPACTION|context summarization|"
+    r"conversation to summarize|anchored summary|provide a (detailed )?(prompt|summary)|summarize (this|the|our|a) ",
+    re.IGNORECASE,
+)
+"""How the hosts ask for their own compaction."""
+_TITLE = re.compile(r"title", re.IGNORECASE)
+_KINDS = {
+    "read": ("read",),
+    "run": ("bash", "exec_command", "shell"),
+    "write": ("write",),
+    "reduce": ("ctx_reduce",),
+    "expand": ("ctx_expand",),
+    "task": ("task", "agent"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool the request offers: its wire name, the namespace it stands in, its properties and required ones."""
+
+    name: str
+    properties: dict[str, Any]
+    required: tuple[str, ...] = ()
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the model sees of a request: tools, the texts and results since its last answer, all text, the last call."""
+
+    tools: tuple[Tool, ...]
+    system: str
+    texts: tuple[str, ...]
+    results: tuple[str, ...]
+    everything: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is asked: ``kind`` is ``step`` (of ``track``), ``summary``, ``title`` or ``other``."""
+
+    kind: str
+    track: str = "main"
+    step: int = 0
+
+
+def place(seen: Seen) -> Place:
+    """Return the step ``seen`` asks for. A marker in the newest text wins, then the newest result, then history."""
+    marked = [m for text in seen.texts for m in PLACE.finditer(text)]
+    tail = seen.texts[-1] if seen.texts else ""
+    if not seen.tools and _TITLE.search(seen.system[:300] + tail[:300]):
+        return Place("title")
+    if _SUMMARY.search(seen.system[:400]) or (_SUMMARY.search(tail) and not PLACE.search(tail)):
+        return _behind("summary", seen)
+    if marked:
+        return Place("step", marked[-1][1], int(marked[-1][2]))
+    for call in reversed(seen.results):
+        if m := CALL.search(call):
+            return Place("step", m[1], int(m[2]) + 1)
+    return _behind("step" if seen.tools else "other", seen)
+
+
+def _behind(kind: str, seen: Seen) -> Place:
+    """The step behind the last one that the whole history shows."""
+    last = Place("other")
+    for m in re.finditer(rf"{PLACE.pattern}|{CALL.pattern}", seen.everything):
+        last = Place(kind, m[1], int(m[2])) if m[1] else Place(kind, m[3], int(m[4]) + 1)
+    return last
+
+
+def step_of(scenario: Scenario, at: Place) -> Step:
+    """Return the step to play; behind the end of its track the model says that it is done."""
+    if at.kind == "title":
+        return Step(say="A session on a scratch folder")
+    if at.kind == "summary":
+        return Step(
+            say="<summary>\nGoal: work through the list in the scratch folder; the files so far were read and noted. "
+            f"Go on where the work stopped: [[{at.track}:{at.step}]]\n</summary>"
+        )
+    if at.kind == "other":
+        return Step(say="Yes.")
+    track = scenario.tracks.get(at.track, ())
+    return track[at.step] if at.step < len(track) else Step(say="All done.")
+
+
+def find(kind: str, tools: tuple[Tool, ...]) -> Tool | None:
+    """Return the tool that does ``kind``, by its name without prefixes."""
+    for wanted in _KINDS[kind]:
+        for tool in tools:
+            name = tool.name.rsplit("__", 1)[-1].lower()
+            if wanted in {name, name.lstrip("_"), tool.name.lower()} or name.endswith(f"_{wanted}"):
+                return tool
+    return None
+
+
+def call_of(call: Call, seen: Seen) -> tuple[Tool, dict[str, Any]] | None:
+    """Return the tool and the arguments for ``call``, or None where the request offers no such tool.
+
+    Where a host has no tool to read or write, its shell does both.
+    """
+    tool = find(call.do, seen.tools)
+    if tool is None and call.do in {"read", "write"}:
+        tool = find("run", seen.tools)
+    if tool is None and call.do in {"reduce", "expand"}:
+        named = re.search(rf"\bmcp__\w+?__ctx_{call.do}\b", seen.everything)
+        tool = Tool(named[0], {"drop": {}} if call.do == "reduce" else {"tag": {}}) if named else None
+    if tool is None:
+        return None
+    arguments: dict[str, Any] = {}
+    for name, schema in tool.properties.items():
+        value = _argument(name, call, seen)
+        if value is None and name in tool.required:
+            value = _filler(schema)
+        if value is not None:
+            arguments[name] = value
+    return tool, arguments
+
+
+def _argument(name: str, call: Call, seen: Seen) -> Any:
+    plain = name.lower().replace("_", "")
+    if plain in {"filepath", "path"}:
+        return call.path or None
+    if plain in {"command", "cmd"}:
+        if call.do == "read":
+            return f"cat {call.path}"
+        if call.do == "write":
+            return f"cat > {call.path} <<'END'\n{call.content}\nEND"
+        return call.command or None
+    if plain == "content":
+        return call.content
+    if call.do == "reduce" and plain in {"drop", "tags"}:
+        return tags_to_drop(seen.everything, call.keep) or None
+    if call.do == "expand" and plain in {"tag", "tags", "number", "id", "start"}:
+        return _dropped(seen.everything)
+    if call.do == "task" and plain == "prompt":
+        return f"Do your part. [[{call.track}:0]]"
+    if plain in {"description", "i"}:
+        return "one step"
+    return None
+
+
+def tags_to_drop(everything: str, keep: int) -> str:
+    """Return the visible tags but the newest ``keep`` and those already dropped, as ``ctx_reduce`` takes them."""
+    gone = {int(tag) for tag in re.findall(r"\[dropped §(\d+)§\]", everything)}
+    seen = sorted({int(tag) for tag in TAG.findall(everything)} - gone)
+    return ",".join(map(str, seen[: max(0, len(seen) - keep)]))
+
+
+def _dropped(everything: str) -> str:
+    """A tag shown as dropped; where there is none, the lowest visible one."""
+    gone = re.findall(r"\[dropped §(\d+)§\]", everything)
+    return gone[0] if gone else next(iter(sorted(TAG.findall(everything), key=int)), "1")
+
+
+def _filler(schema: Any) -> Any:
+    kind = schema.get("type") if isinstance(schema, dict) else "string"
+    if isinstance(schema, dict) and schema.get("enum"):
+        return schema["enum"][0]
+    return {"integer": 1, "number": 1, "boolean": False, "array": [], "object": {}}.get(str(kind), "general")
+
+
+def parse_schema(schema: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return properties and required names of a JSON schema."""
+    if not isinstance(schema, dict):
+        return {}, ()
+    return schema.get("properties") or {}, tuple(schema.get("required") or ())
+
+
+def text_of(value: Any) -> str:
+    """Return ``value`` as text for searching."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
