@@ -485,6 +485,11 @@ class Engine:
             core.options = options
         return Session(core)
 
+    def release(self, id: str, harness: str = "api") -> None:
+        """Forget what is in memory of a session; its log stays, and the next use folds it again."""
+        with self._lock:
+            self._cores.pop(session_stream(harness, id), None)
+
     def sessions(self) -> list[tuple[str, int]]:
         """Return (``harness/id`` as stored, version) of every session."""
         return [(head.stream.removeprefix("session/"), head.version) for head in self.log.heads("session/")]
