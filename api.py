@@ -453,9 +453,9 @@ class Engine:
     ) -> Session:
         """Return the session ``id`` of ``harness``, new or as it was left.
 
-        ``codec``: ``anthropic`` (for a new session, if not given), ``openai-chat``, ``pi`` or ``opencode``; ``mode``:
-        ``primary`` or ``subagent``; limits in tokens (None or 0: unknown). ``codec``, ``mode`` and ``reduce_tool`` are
-        frozen with the session's first pass. Raises ``OptionError``.
+        ``codec``: ``anthropic`` (for a new session, if not given), ``openai-chat``, ``openai-responses``, ``pi`` or
+        ``opencode``; ``mode``: ``primary`` or ``subagent``; limits in tokens (None or 0: unknown). ``codec``, ``mode``
+        and ``reduce_tool`` are frozen with the session's first pass. Raises ``OptionError``.
         """
         if codec is not None:
             arguments.one_of("codec", codec, wire(CURRENT).CODECS)

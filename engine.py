@@ -295,7 +295,8 @@ class Core:
             return _common(self._idents(state, m), read[j].part_idents)
 
         seen = identity.align(state, keep, [one.message for one in read], leading_parts, at)
-        intake = take_in(self.reader, self.options, state, seen, at, raws[:leading], system, tools)
+        before = self.text(state.system) if system is None and leading and state.system else b""
+        intake = take_in(self.reader, self.options, state, seen, at, raws[:leading], system, tools, before)
         for one, raw in zip(read, rest[keep:], strict=True):
             intake.bodies[one.message.body] = (raw, one)
         intake.received = (keep, rest)

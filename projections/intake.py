@@ -16,7 +16,7 @@ from ..domain.errors import InputError, MessageError, TooLarge
 from ..domain.identity import Observation
 from ..domain.state import PARTS_LIMIT, State
 from .wire import CURRENT, wire
-from .wire.contract import Incoming
+from .wire.contract import Incoming, Wire
 
 MESSAGE_LIMIT = 32 * 1024 * 1024
 
@@ -132,11 +132,13 @@ def take_in(
     leading: Sequence[bytes],
     system: Any,
     tools: Any,
+    before: bytes = b"",
 ) -> Intake:
     """Return an intake: which of model, limits, policy, system, tools changed with these messages.
 
-    ``leading``: system messages that stood at the front of the array. None means unchanged since last time. A side
-    request changes nothing of the session: its regions are only its own (PROP-7).
+    ``leading``: system messages that stood at the front of the array. None means unchanged since last time; ``before``:
+    the system region that then was. A side request changes nothing of the session: its regions are only its own
+    (PROP-7).
     """
     into = Intake(
         seen, {}, None, [], {}, state.model, state.context_limit, state.output_limit, state.policy,
@@ -148,7 +150,8 @@ def take_in(
         if options.policy is not None and options.policy != state.policy:
             into.events.append(ev.PolicyChanged(at, "", options.policy))
             into.policy = options.policy
-    if _system(into, reader, state, _system_body(state.codec, leading, system)) and not seen.side:
+    region = _system_body(wire(state.wire), state.codec, leading, system, before)
+    if _system(into, reader, state, region) and not seen.side:
         into.events.append(ev.SystemChanged(at, "", into.system, into.system_hash, into.system_tokens))
     if (
         _tools(into, reader, state, None if tools is None else encode(tools, "tools") if tools else b"")
@@ -167,8 +170,11 @@ def _model(into: Intake, options: Options, at: int) -> None:
         into.model, into.context_limit, into.output_limit = model, context, output
 
 
-def _system_body(codec: str, leading: Sequence[bytes], system: Any) -> bytes | None:
+def _system_body(form: Wire, codec: str, leading: Sequence[bytes], system: Any, before: bytes) -> bytes | None:
     """Return the host's system region as one chunk, ``b""`` for none, None for unchanged."""
+    if codec == "openai-responses" and leading:
+        member = form.region(codec, before)[0] if system is None else encode(system, "system") if system else b""
+        return b"[" + b",".join((*([member] if member else ()), *leading)) + b"]"
     if codec != "openai-chat":
         return None if system is None else encode(system, "system") if system else b""
     if system is None:

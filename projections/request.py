@@ -68,18 +68,21 @@ def guidance(view: View, text: Text) -> str:
 
 def system_messages(view: View, text: Text) -> tuple[bytes, ...]:
     """Return the leading system messages of codecs that have them, guidance included."""
-    if view.codec != "openai-chat":
-        return ()
     form = wire(view.wire)
-    body = text(view.system) if view.system else b"[]"
-    return form.system_messages(view.codec, form.elements(body), guidance(view, text))
+    _, leading = form.region(view.codec, text(view.system) if view.system else b"")
+    return form.system_messages(view.codec, leading, guidance(view, text))
 
 
 def system(view: View, text: Text) -> bytes:
-    """Return the system member of the request as JSON, guidance included; empty where there is none."""
-    if view.codec == "openai-chat":
-        return b""
-    return wire(view.wire).with_guidance(view.codec, text(view.system) if view.system else b"", guidance(view, text))
+    """Return the system member of the request as JSON; empty where there is none.
+
+    It holds the guidance, unless leading system messages stand nearer to the conversation: then the last of those does.
+    """
+    form = wire(view.wire)
+    member, leading = form.region(view.codec, text(view.system) if view.system else b"")
+    if leading or view.codec == "openai-chat":
+        return member
+    return form.with_guidance(view.codec, member, guidance(view, text))
 
 
 def beside(view: View, event: ev.Event) -> View:

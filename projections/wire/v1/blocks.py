@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ....domain.errors import MessageError
-from . import forms
+from . import forms, responses
 from .units import CODECS, identity_value, layout
 
 
@@ -79,6 +79,8 @@ def _system_values(codec: str, raw: bytes) -> list[tuple[str, Any]]:
     if not isinstance(value, list):
         raise MessageError("the system text must be a string or a list of blocks", value=value, where="system")
     out: list[tuple[str, Any]] = []
+    if codec == responses.CODEC and value and isinstance(value[0], str):
+        value[0] = {"text": value[0], "type": "text"}  # the instructions, before the leading items
     for i, block in enumerate(value):
         if not isinstance(block, dict):
             raise MessageError("a system block must be a JSON object", value=block, where=f"system[{i}]")
@@ -122,11 +124,15 @@ def _tools(raw: bytes) -> list[Any]:
     return value
 
 
-def _spoken(codec: str, tool: dict[str, Any]) -> tuple[str, str]:
+def _spoken(codec: str, tool: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (name, name to compare, description) of a tool, and of those that stand inside it."""
+    if codec == responses.CODEC:
+        return responses.spoken(tool)
     function = tool.get("function") if codec == "openai-chat" else None
     body = function if isinstance(function, dict) else tool
     name, description = body.get("name"), body.get("description")
-    return name if isinstance(name, str) else "", description if isinstance(description, str) else ""
+    named = name if isinstance(name, str) else ""
+    return [(named, named, description if isinstance(description, str) else "")]
 
 
 def tools_blocks(codec: str, tools_raw: bytes) -> tuple[Block, ...]:
@@ -136,12 +142,13 @@ def tools_blocks(codec: str, tools_raw: bytes) -> tuple[Block, ...]:
 
 def tools_names_hash(codec: str, tools_raw: bytes) -> bytes:
     """Return the SHA-256 of the tools' names and descriptions, sorted: schemas and order are not in it."""
-    return sha256(forms.canonical(sorted([list(_spoken(codec, t)) for t in _tools(tools_raw)]))).digest()
+    told = sorted([name, about] for tool in _tools(tools_raw) for _, name, about in _spoken(codec, tool))
+    return sha256(forms.canonical(told)).digest()
 
 
 def tool_names(codec: str, tools_raw: bytes) -> tuple[str, ...]:
     """Return the tools' names in wire order; unnamed ones are left out."""
-    return tuple(name for name, _ in (_spoken(codec, t) for t in _tools(tools_raw)) if name)
+    return tuple(name for tool in _tools(tools_raw) for name, _, _ in _spoken(codec, tool) if name)
 
 
 # -------------------------------------------------------------------------- cache marks

@@ -7,18 +7,21 @@ from typing import Any
 
 from ....domain.edits import Insert
 from ....domain.errors import MessageError
-from . import forms, spans
+from . import forms, responses, spans
 from .blocks import carries_mark
 from .opencode_render import text_part
 from .units import CODECS
 
+_LEADING = ("openai-chat", responses.CODEC)
 _EMPTY_USAGE = (
     b'{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,'
     b'"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}'
 )
 
 
-def _text_block(text: str) -> bytes:
+def _text_block(text: str, codec: str = "") -> bytes:
+    if codec == responses.CODEC:
+        return responses.text_block("system", text)
     return b'{"type":"text","text":' + forms.quote(text) + b"}"
 
 
@@ -26,6 +29,8 @@ def text_message(codec: str, role: str, text: str) -> bytes:
     """Return a message of one text in the codec's own form (``role``: ``user`` or ``assistant``)."""
     if codec == "opencode":
         return b'{"info":{"role":"' + role.encode() + b'"},"parts":[' + text_part(text) + b"]}"
+    if codec == responses.CODEC:
+        return responses.text_item(role, text)
     if codec == "openai-chat":
         return b'{"role":"' + role.encode() + b'","content":' + forms.quote(text) + b"}"
     content = b'{"role":"' + role.encode() + b'","content":[' + _text_block(text) + b"]"
@@ -68,6 +73,8 @@ def insert_messages(codec: str, insert: Insert, text: bytes) -> tuple[bytes, ...
             b'"input":%b,"output":%b,"title":"","metadata":{},"time":{"start":0,"end":0}}}]}'
             % (call, name, given, forms.quote(output)),
         )
+    if codec == responses.CODEC:
+        return responses.arc_items(call, name, given.decode(), output)
     if codec == "anthropic":
         return (
             b'{"role":"assistant","content":[{"type":"tool_use","id":%b,"name":%b,"input":%b}]}' % (call, name, given),
@@ -111,23 +118,23 @@ def with_guidance(codec: str, system_raw: bytes, guidance: str) -> bytes:
         raise MessageError("the system text must be a string or a list of blocks", where="system")
     items = tree.arrays[at]
     if not items:
-        return b"[" + _text_block(guidance) + b"]"
+        return b"[" + _text_block(guidance, codec) + b"]"
     begin, end = items[-1]
     if tree.value(begin, "role") is not None:
-        return spans.splice(system_raw, [(begin, end, _append(system_raw[begin:end], guidance))])
-    return spans.splice(system_raw, [(end, end, b"," + _text_block(guidance))])
+        return spans.splice(system_raw, [(begin, end, _append(codec, system_raw[begin:end], guidance))])
+    return spans.splice(system_raw, [(end, end, b"," + _text_block(guidance, codec))])
 
 
-def _append(raw: bytes, guidance: str) -> bytes:
+def _append(codec: str, raw: bytes, guidance: str) -> bytes:
     at = spans.scan(raw).value(spans.start(raw), "content")
     if at is None:
         raise MessageError("a system message must have content", where="system")
-    return spans.splice(raw, [(*at, with_guidance("", raw[at[0] : at[1]], guidance))])
+    return spans.splice(raw, [(*at, with_guidance(codec, raw[at[0] : at[1]], guidance))])
 
 
 def split_system(codec: str, raws: Sequence[bytes]) -> int:
     """Return how many leading messages are system or developer messages (0 for codecs with a system field)."""
-    if codec != "openai-chat":
+    if codec not in _LEADING:
         return 0
     n = 0
     for raw in raws:
@@ -143,13 +150,32 @@ def elements(raw: bytes) -> tuple[bytes, ...]:
     return tuple(raw[begin:end] for begin, end in spans.elements(raw, spans.start(raw)))
 
 
+def region(codec: str, system_raw: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return a system region as (the request's system member, the leading system messages), each empty where none is.
+
+    On ``openai-responses`` a region without leading messages is the member itself; with them it is a list whose first
+    element, where that is a string, is the member.
+    """
+    if codec not in _LEADING or not system_raw:
+        return system_raw, ()
+    at = spans.start(system_raw)
+    if codec == responses.CODEC and system_raw[at : at + 1] != b"[":
+        return system_raw, ()
+    found = elements(system_raw)
+    own = bool(found) and codec == responses.CODEC and found[0][:1] == b'"'
+    return (found[0], found[1:]) if own else (b"", found)
+
+
 def system_messages(codec: str, raws: Sequence[bytes], guidance: str) -> tuple[bytes, ...]:
-    """Return the leading system messages with ``guidance`` at the end of the last; none and a guidance: a new one."""
-    if not guidance:
+    """Return the leading system messages with ``guidance`` at the end of the last.
+
+    None and a guidance: a new one on ``openai-chat``; elsewhere the system member holds it.
+    """
+    if not guidance or (not raws and codec != "openai-chat"):
         return tuple(raws)
     if not raws:
         return (b'{"role":"system","content":' + forms.quote(guidance) + b"}",)
-    return (*raws[:-1], _append(raws[-1], guidance))
+    return (*raws[:-1], _append(codec, raws[-1], guidance))
 
 
 # -------------------------------------------------------------------------- cache marks

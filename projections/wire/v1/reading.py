@@ -11,10 +11,10 @@ import msgspec
 
 from ....domain import transcript
 from ....domain.errors import MessageError, UnknownTag
-from . import forms, opencode_reading, spans
+from . import forms, opencode_reading, responses, spans
 from .media import attachment_spans, media_tokens
 from .unit import Layout, Unit
-from .units import MEDIA, arguments, call_name, identity_value, layout, output_blocks
+from .units import MEDIA, arguments, call_name, identity_value, layout, output_blocks, pair_id
 
 Count = Callable[[str], int]
 
@@ -62,11 +62,11 @@ def read(codec: str, raw: bytes, count: Count, where: str = "messages[0]") -> In
             ident=_message_ident(seen, idents),
             size=len(raw),
             parts=tuple(parts),
-            host_id=_host_id(message["info"] if codec == "opencode" else message),
+            host_id=_host_id(codec, message),
             stamp=_stamp(_told(codec, message)),
         ),
         tuple(idents),
-        tuple((opencode_reading.attachments if codec == "opencode" else _attachments)(raw)) if media else (),
+        tuple(_attachments(codec, raw)) if media else (),
     )
 
 
@@ -84,8 +84,10 @@ def _message_ident(seen: Layout, idents: list[bytes]) -> bytes:
     return sha256(forms.canonical(value)).digest()[:16]
 
 
-def _host_id(message: dict[str, Any]) -> str:
-    given = message.get("id")
+def _host_id(codec: str, message: dict[str, Any]) -> str:
+    if codec == responses.CODEC:
+        return ""  # an item may come back without its id
+    given = (message["info"] if codec == "opencode" else message).get("id")
     return given if isinstance(given, str) and forms.readable(given) == given else ""
 
 
@@ -110,22 +112,23 @@ def _text(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
 
 def _call(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
     given = arguments(unit, codec)
-    if codec == "openai-chat":
+    if codec == "openai-chat" or (codec == responses.CODEC and isinstance(given, str)):
         text = given if isinstance(given, str) else ""
         strings = forms.size(text)
-        if unit.value.get("type") != "custom":
+        if unit.value.get("type") not in ("custom", "custom_tool_call"):
             with suppress(MessageError, UnicodeEncodeError):  # not decodable: the whole string counts
                 strings = forms.strings_size(forms.decode(text.encode()))
     else:
         text = forms.canonical(given).decode() if given is not None else ""
         strings = forms.strings_size(given)
-    name = call_name(unit)
-    return transcript.Call(count(forms.readable(f"{name} {text}")), forms.size(text), unit.value["id"], name, strings)
+    name = call_name(unit, codec)
+    tokens = count(forms.readable(f"{name} {text}"))
+    return transcript.Call(tokens, forms.size(text), pair_id(unit, codec), name, strings)
 
 
 def _result(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
     value = unit.value
-    content = output_blocks(unit)
+    content = output_blocks(unit, codec)
     tokens = size = media = 0
     if isinstance(content, str):
         tokens, size = count(forms.readable(content)), forms.size(content)
@@ -142,9 +145,8 @@ def _result(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Par
                 plain = forms.canonical(block)
                 tokens += count(forms.readable(plain.decode()))
                 size += len(plain)
-    ids = {"anthropic": "tool_use_id", "openai-chat": "tool_call_id", "pi": "toolCallId"}
     failed = value.get("isError" if codec == "pi" else "is_error") is True
-    return transcript.Result(tokens, size, value[ids[codec]], media, failed)
+    return transcript.Result(tokens, size, pair_id(unit, codec), media, failed)
 
 
 def _thinking(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
@@ -153,6 +155,12 @@ def _thinking(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.P
         return transcript.Thinking(count(forms.readable(value)), forms.size(value))
     if isinstance(value, list):  # reasoning_details repeat the readable text, with signatures
         return transcript.Thinking(0, len(form), True, True)
+    if codec == responses.CODEC:
+        text, hidden = responses.reasoning_text(value), responses.hidden(value)
+        size = hidden or forms.size(text)
+        return transcript.Thinking(
+            hidden * 3 // 16 if hidden else count(forms.readable(text)), size, bool(hidden), bool(hidden and not text)
+        )
     if value["type"] == "redacted_thinking":
         data = value.get("data")
         size = len(data) if isinstance(data, str) else 0
@@ -167,6 +175,10 @@ def _media(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part
 
 
 def _other(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
+    if codec == responses.CODEC:
+        opaque = responses.opaque(unit.value)
+        if opaque is not None:  # a picture, or a text only the provider can read: no words to count
+            return transcript.Other(opaque, len(form))
     return transcript.Other(count(forms.readable(form.decode())), len(form))
 
 
@@ -181,7 +193,11 @@ _PARTS: dict[str, Callable[[Unit, str, Count, bytes], transcript.Part]] = {
 _OPENCODE = {**_PARTS, **opencode_reading.PARTS}
 
 
-def _attachments(raw: bytes) -> list[spans.Span]:
+def _attachments(codec: str, raw: bytes) -> list[spans.Span]:
+    if codec == responses.CODEC:
+        return attachment_spans(raw, 0, len(raw))
+    if codec == "opencode":
+        return opencode_reading.attachments(raw)
     tree = spans.scan(raw)
     content = tree.value(spans.start(raw), "content")
     out: list[spans.Span] = []
@@ -235,10 +251,12 @@ def part_text(codec: str, raw: bytes, p: int) -> str:
         given = arguments(unit, codec)
         return given if isinstance(given, str) else forms.canonical(given).decode()
     if unit.kind == "result":
-        content = output_blocks(unit)
+        content = output_blocks(unit, codec)
         if not isinstance(content, list):
             return content or ""
         return "\n".join(_shown(b) for b in content)
+    if unit.kind == "thinking" and codec == responses.CODEC:
+        return responses.reasoning_text(value)
     if unit.kind == "thinking" and isinstance(value, dict) and isinstance(value.get("thinking"), str):
         return str(value["thinking"])
     if isinstance(value, str):

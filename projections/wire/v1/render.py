@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....domain.edits import MessageSlots, PartSlots
-from . import forms, opencode_render, spans
+from . import forms, opencode_render, responses, spans
 from .draft import PLAIN, Chunk, Draft, affix, chunk_text, dropped, idle, need, put, text_block, wrap
 from .echo import echo_length, own_length
 from .unit import Unit
@@ -38,7 +38,8 @@ def render(codec: str, raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | 
     if slots.shape == "keep" and slots.trail < 0 and all(idle(s) for s in slots.parts):
         return raw
     seen = layout(codec, forms.decode(raw), "message")
-    draft = Draft(codec, raw, seen, text, spans.scan(raw), spans.start(raw))
+    tree = spans.scan(raw, deep=responses.DEEP) if codec == responses.CODEC else spans.scan(raw)
+    draft = Draft(codec, raw, seen, text, tree, spans.start(raw))
     if slots.shape == "shell":
         return _shell(draft, chunk_text(draft, slots.text))
     for p, unit in enumerate(seen.units):
@@ -67,6 +68,11 @@ def _item(draft: Draft, unit: Unit) -> spans.Span:
 def _holder(draft: Draft, unit: Unit) -> int:
     """Return the offset of the object that holds the unit's own members."""
     return _item(draft, unit)[0] if unit.at in ("item", "call") else draft.top
+
+
+def _block(draft: Draft, text: str) -> bytes:
+    """Return a text block of ours, as the message's kind of blocks is called."""
+    return responses.text_block(draft.seen.role, text) if draft.codec == responses.CODEC else text_block(text)
 
 
 # --------------------------------------------------------------------------- per kind
@@ -98,12 +104,19 @@ def _edit_call(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     marker = chunk_text(draft, slot.text)
     forms.decode(marker.encode())  # a marker that is no JSON would break the whole message
     holder = _holder(draft, unit)
-    if draft.codec == "openai-chat":
+    if draft.codec == responses.CODEC:
+        given = responses.arguments(unit.value)
+        put(draft, holder, responses.CALLS[unit.value["type"]][1], _argued(given, marker))
+    elif draft.codec == "openai-chat":
         custom = unit.value.get("type") == "custom"
         function = need(draft, holder, "custom" if custom else "function")
         put(draft, function[0], "input" if custom else "arguments", forms.quote(marker))
     else:
         put(draft, holder, "input" if draft.codec == "anthropic" else "arguments", marker.encode())
+
+
+def _argued(given: Any, marker: str) -> bytes:
+    return forms.quote(marker) if isinstance(given, str) or given is None else marker.encode()
 
 
 def _edit_thinking(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
@@ -118,27 +131,33 @@ def _edit_thinking(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
 def _edit_media(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     begin, end = _item(draft, unit)
     if slot.body == "placeholder":
-        draft.edits.append((begin, end, text_block(dropped(slot.tag))))
+        draft.edits.append((begin, end, _block(draft, dropped(slot.tag))))
     elif slot.body == "text":
         body = chunk_text(draft, slot.text)
         if slot.tag > 0:
             body = body[own_length(body) :]
         before, after = wrap(draft, slot, not body)
-        draft.edits.append((begin, end, text_block(before + body + after)))
+        draft.edits.append((begin, end, _block(draft, before + body + after)))
     elif slot.media == "strip":
         draft.gone.add(p)
     else:
         before, after = wrap(draft, slot, True)
         if before.strip():
-            draft.edits.append((begin, begin, text_block(before) + b","))
+            draft.edits.append((begin, begin, _block(draft, before) + b","))
         if after.strip():
-            draft.edits.append((end, end, b"," + text_block(after)))
+            draft.edits.append((end, end, b"," + _block(draft, after)))
 
 
 def _edit_result(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
     holder = _holder(draft, unit)
-    content = output_blocks(unit)
-    at = draft.tree.value(holder, "content")
+    content = output_blocks(unit, draft.codec)
+    key = "content"
+    if draft.codec == responses.CODEC:
+        key = responses.OUTPUTS[unit.value["type"]]
+        if unit.value["type"] not in responses.WRITTEN:
+            _edit_unwritten(draft, unit, slot, holder, key)
+            return
+    at = draft.tree.value(holder, key)
     if slot.body in ("placeholder", "text"):
         if slot.body == "placeholder":
             whole = dropped(slot.tag)
@@ -149,7 +168,7 @@ def _edit_result(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
             before, after = wrap(draft, slot, not body)
             whole = before + body + after
         kept = _media_inside(draft, content, at) if slot.media == "keep" else []
-        put(draft, holder, "content", _output(draft, whole, kept))
+        put(draft, holder, key, _output(draft, whole, kept))
         return
     if isinstance(content, list) and content and at is not None:
         _edit_output(draft, slot, content, at)
@@ -161,13 +180,25 @@ def _edit_result(draft: Draft, p: int, unit: Unit, slot: PartSlots) -> None:
             before, after = wrap(draft, slot, True)
         affix(draft, at, stripped, before, after)
     elif before or after:
-        put(draft, holder, "content", _output(draft, before + (content or "") + after, []))
+        put(draft, holder, key, _output(draft, before + (content or "") + after, []))
+
+
+def _edit_unwritten(draft: Draft, unit: Unit, slot: PartSlots, holder: int, key: str) -> None:
+    """An output that is no text shows no tag; what replaces it has its own shape."""
+    if slot.body == "text":
+        out = responses.stand_in(unit.value, chunk_text(draft, slot.text))
+    elif slot.body == "placeholder" or slot.media == "strip":
+        out = responses.stand_in(unit.value, dropped(slot.tag), only_media=slot.body != "placeholder")
+    else:
+        return
+    if out is not None:
+        put(draft, holder, key, out)
 
 
 def _output(draft: Draft, text: str, media: list[bytes]) -> bytes:
     """Return a tool's whole output: a string where the host's format has one and there are no media."""
     if media or draft.codec == "pi":
-        texts = [text_block(text)] if text else []
+        texts = [_block(draft, text)] if text else []
         return b"[" + b",".join(texts + media) + b"]"
     return forms.quote(text)
 
@@ -191,9 +222,9 @@ def _edit_output(draft: Draft, slot: PartSlots, content: list[dict[str, Any]], a
     if not texts:
         before, after = wrap(draft, slot, True)
         if before.strip():
-            draft.edits.append((places[kept[0]][0], places[kept[0]][0], text_block(before) + b","))
+            draft.edits.append((places[kept[0]][0], places[kept[0]][0], _block(draft, before) + b","))
         if after.strip():
-            draft.edits.append((places[kept[-1]][1], places[kept[-1]][1], b"," + text_block(after)))
+            draft.edits.append((places[kept[-1]][1], places[kept[-1]][1], b"," + _block(draft, after)))
         return
     first, last = texts[0], texts[-1]
     value = content[first]["text"]
@@ -286,16 +317,32 @@ def _drop_members(draft: Draft, keys: set[str]) -> None:
 
 def _shell(draft: Draft, text: str) -> bytes:
     """Return the message with one text in place of all it held; ids that pair it stay."""
+    if draft.codec == responses.CODEC and any(u.at == "message" for u in draft.seen.units):
+        return _item_shell(draft, text)
     if draft.codec == "pi" and any(u.at == "message" and u.kind == "other" for u in draft.seen.units):
         stamp = draft.tree.value(draft.top, "timestamp")
         time = draft.raw[stamp[0] : stamp[1]] if stamp else b"0"
-        return b'{"role":"user","content":[' + text_block(text) + b'],"timestamp":' + time + b"}"
-    body = forms.quote(text) if draft.codec == "openai-chat" else b"[" + text_block(text) + b"]"
+        return b'{"role":"user","content":[' + _block(draft, text) + b'],"timestamp":' + time + b"}"
+    body = forms.quote(text) if draft.codec == "openai-chat" else b"[" + _block(draft, text) + b"]"
     put(draft, draft.top, "content", body)
     keys = {u.key for u in draft.seen.units if u.at == "member"}
     if draft.codec == "openai-chat":
         keys.add("tool_calls")
     _drop_members(draft, keys)
+    return spans.splice(draft.raw, draft.edits)
+
+
+def _item_shell(draft: Draft, text: str) -> bytes:
+    """An output holds the text, reasoning becomes a message; a call and an unknown item have no place for one."""
+    unit = draft.seen.units[0]
+    if unit.kind == "thinking":
+        return responses.text_item("assistant", text)
+    if unit.kind == "result" and unit.value["type"] in responses.WRITTEN:
+        put(draft, draft.top, "output", forms.quote(text))
+    elif unit.kind == "result":
+        out = responses.stand_in(unit.value, text)
+        if out is not None:
+            put(draft, draft.top, responses.OUTPUTS[unit.value["type"]], out)
     return spans.splice(draft.raw, draft.edits)
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ....domain.errors import MessageError, OptionError
-from . import opencode
+from . import opencode, responses
 from .forms import as_blocks, plain_block, unmark
 from .unit import Kind, Layout, Unit, check_name, unknown_role
 
-CODECS = ("anthropic", "openai-chat", "pi", "opencode")
+CODECS = ("anthropic", "openai-chat", "pi", "opencode", responses.CODEC)
 
 _ANTHROPIC: dict[str, Kind] = {
     "text": "text",
@@ -35,6 +35,7 @@ _PI: dict[str, Kind] = {"text": "text", "image": "media", "thinking": "thinking"
 _PI_NOTES = ("bashExecution", "branchSummary", "compactionSummary")
 _OPENAI_OTHERS = ("refusal", "function_call", "audio")
 _REASONING = ("reasoning_content", "reasoning")
+_RESULT_IDS = {"anthropic": "tool_use_id", "openai-chat": "tool_call_id", "pi": "toolCallId"}
 
 MEDIA = frozenset({"image", "document", "image_url", "input_audio", "file"})
 """Types of blocks inside a tool result that are media."""
@@ -52,6 +53,8 @@ def layout(codec: str, message: Any, where: str) -> Layout:
         raise MessageError("a message must be a JSON object", value=message, where=where)
     if codec == "opencode":
         return opencode.layout(message, where)
+    if codec == responses.CODEC:
+        return responses.layout(message, where)
     said = message.get("role")
     if not isinstance(said, str):
         raise MessageError("a message must have a role", value=said, where=f"{where}.role")
@@ -185,6 +188,8 @@ def identity_value(unit: Unit, codec: str) -> Any:
         return opencode.identity_value(unit)
     if unit.at == "string":
         return {"text": value, "type": "text"}
+    if codec == responses.CODEC:
+        return responses.identity_value(unit)
     if unit.at == "member":
         return {"type": unit.key, "value": value}
     if unit.at == "message":
@@ -215,19 +220,30 @@ def arguments(unit: Unit, codec: str) -> Any:
         return unit.value.get("input")
     if codec == "pi":
         return unit.value.get("arguments")
+    if codec == responses.CODEC:
+        return responses.arguments(unit.value)
     if unit.value.get("type") == "custom":
         return unit.value["custom"].get("input")
     return unit.value["function"].get("arguments")
 
 
-def call_name(unit: Unit) -> str:
+def call_name(unit: Unit, codec: str) -> str:
     """Return the name of the called tool."""
     value = unit.value
-    if "name" in value and "function" not in value and "custom" not in value:
-        return str(value["name"])
-    return str((value["custom"] if value.get("type") == "custom" else value["function"])["name"])
+    if codec == responses.CODEC:
+        return responses.call_name(value)
+    if codec == "openai-chat":
+        return str((value["custom"] if value.get("type") == "custom" else value["function"])["name"])
+    return str(value["name"])
 
 
-def output_blocks(unit: Unit) -> Any:
+def pair_id(unit: Unit, codec: str) -> str:
+    """Return the id that pairs a call with its result."""
+    if codec == responses.CODEC:
+        return responses.pair_id(unit.value)
+    return str(unit.value["id" if unit.kind == "call" else _RESULT_IDS[codec]])
+
+
+def output_blocks(unit: Unit, codec: str) -> Any:
     """Return the content of a result: a string, a list of blocks, or None."""
-    return unit.value.get("content")
+    return responses.output_blocks(unit.value) if codec == responses.CODEC else unit.value.get("content")
