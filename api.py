@@ -18,6 +18,7 @@ from .adapters.models.tokens import ENCODING, tokenizer
 from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
+from .domain.overflow import Explained, explain, judge, outcome
 from .domain.passes import protection
 from .domain.passes.schedule import calibrated, gauge
 from .domain.policy import Policy, make_policy
@@ -25,6 +26,7 @@ from .domain.reduce import evaluate
 from .domain.session import path_of
 from .domain.state import State
 from .domain.streams import escape, session_stream
+from .domain.window import percent
 from .projections import audit as audits
 from .projections import request as requests
 from .projections.fold import Folded, find_pass, load
@@ -150,12 +152,54 @@ class Request:
         said = arguments.text("detail", detail)[:DETAIL].encode("utf-8", "replace")
         words = hashlib.sha256(said).digest() if said else b""
 
-        def build(hot: Hot, at: int) -> list[ev.Event]:
-            if kind == "overflow":
-                return [ev.OverflowReported(at, "", self.pass_number, hot.state.model, max(top, 0), max(taken, 0))]
+        if kind == "overflow":
+            self._overflowed(max(top, 0), max(taken, 0), None, command)
+            return
+
+        def build(_: Hot, at: int) -> list[ev.Event]:
             return [ev.RequestOutcome(at, "", self.pass_number, kind, words)]
 
-        self._session.core.command(build, command, {words: said} if said and kind != "overflow" else {})
+        self._session.core.command(build, command, {words: said} if said else {})
+
+    def _overflowed(self, limit: int, used: int, model: str | None, command: str) -> None:
+        def build(hot: Hot, at: int) -> list[ev.Event]:
+            name = hot.state.model if model is None else model
+            return [ev.OverflowReported(at, "", self.pass_number, name, limit, used)]
+
+        self._session.core.command(build, command)
+
+    def report_error(
+        self,
+        status: int | None,
+        body: bytes | str = b"",
+        *,
+        code: str | None = None,
+        model: str | None = None,
+        command: str = "",
+    ) -> Explained:
+        """Hand over the provider's error as it came; return what it means, and record it as what it is.
+
+        ``status``: HTTP's, None if there was none; ``code``: one told beside the body (a stop reason, an SDK's class);
+        ``model``: which one answered, where a router chose another. An overflow is learnt from, anything else is not.
+        """
+        if status is not None and (isinstance(status, bool) or not isinstance(status, int)):
+            raise InputError("a status is a number or None", value=status, where="status")
+        if not isinstance(body, bytes | str):
+            raise InputError("a body is bytes or text", value=body, where="body")
+        found = explain(status, body, None if code is None else arguments.text("code", code))
+        with self._session.core.lock:
+            found = judge(found, _share(self._session.core))
+            answered = None if model is None else arguments.text("model", model)
+            if found.overflow:
+                self._overflowed(found.limit, found.used, answered, command)
+            else:
+                words = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+                self.report_failure(outcome(found), detail=words[:DETAIL], command=command)
+        return found
+
+    async def areport_error(self, status: int | None, body: bytes | str = b"", **details: Any) -> Explained:
+        """``report_error`` for asyncio."""
+        return await asyncio.to_thread(lambda: self.report_error(status, body, **details))
 
     async def areport_usage(self, **counts: Any) -> None:
         """``report_usage`` for asyncio."""
@@ -403,6 +447,15 @@ def _status(core: engine.Core) -> Status:
         flush_pending=state.flush,
         version=state.version,
     )
+
+
+def _share(core: engine.Core) -> int:
+    """Return how much of its known window the session's last request took, in 1/100 of a per cent; -1 = unknown."""
+    state = core.hot().state
+    now = gauge(
+        state, state.model, state.context_limit, state.output_limit, core.settings(state.policy, state.model), 0
+    )
+    return percent(now.tokens, now.window.hard) if now.window.known and now.source != "none" else -1
 
 
 class Engine:
