@@ -162,7 +162,7 @@ def test_where_there_are_no_words_codes_speak_then_the_status(status: int | None
     ],
 )  # fmt: skip
 def test_only_a_number_that_is_said_to_be_a_limit_is_one(text: str, limit: int, used: int):
-    """T38, E113: an error code, an excess, a model's name and a waiting time are no limit."""
+    """T38: an error code, an excess, a model's name and a waiting time are no limit."""
     said = explain(400, text)
     assert said.overflow
     assert (said.limit, said.used) == (limit, used), said.provenance
@@ -249,3 +249,34 @@ def test_any_piece_of_a_known_error_gives_an_answer(one: dict[str, Any], begin: 
 def test_a_long_body_of_one_piece_is_read_in_linear_time(piece: str):
     """A pattern that tries everything again at each place would never come back here."""
     sound(piece * (300_000 // len(piece)))
+
+
+@pytest.mark.rule("OVER-7")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [{"message": {"content": ""}, "finish_reason": "model_context_window_exceeded"}]},
+        {"type": "message", "content": [], "stop_reason": "model_context_window_exceeded"},
+        {"type": "message_delta", "delta": {"stop_reason": "model_context_window_exceeded"}},
+    ],
+)
+def test_an_overflow_may_come_as_the_reason_an_answer_ended(body: dict[str, Any]):
+    """OV-09: the answer that was cut is not taken for a whole one."""
+    assert explain(200, json.dumps(body)).kind == "overflow"
+    assert explain(200, f"event: x\ndata: {json.dumps(body)}\n\n").kind == "overflow"
+    assert not explain(200, json.dumps(body).replace("model_context_window_exceeded", "end_turn")).overflow
+
+
+@pytest.mark.rule("OVER-8")
+@pytest.mark.parametrize(("taken", "driven"), [(7_884, True), (98_304, True), (98_305, False), (131_000, False)])
+def test_an_input_that_fits_by_itself_is_not_the_cause(taken: int, driven: bool):
+    """OV-18: with an allowance as large as the window every input is too much; condensing it would never end."""
+    said = explain(
+        400,
+        f"This endpoint's maximum context length is 131072 tokens. However, you requested about {taken + 131072} tokens "
+        f"({taken} of text input, 131072 in the output).",
+    )
+    assert said.overflow
+    assert said.output_driven == driven
+    assert (said.limit, said.used, said.input, said.output) == (131_072, taken + 131_072, taken, 131_072)
+    assert ("output allowance" in said.what_to_do) == driven
