@@ -73,7 +73,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     state.accepted = 0
     state.ratios, state.counted, state.unmanaged, state.reopened, state.held = {}, {}, False, False, 0
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
-    state.drained, state.cleaned = None, 0
+    state.drained = None
     keep = state.pos[event.head] + 1 if event.head else 0
     state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
@@ -389,7 +389,7 @@ def _passed(state: State, event: ev.Pass) -> None:
         state.marked = event.number
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
-    _cleaned(state, event.number, decision)
+    _stay(state, decision)
     if isinstance(event, ev.PassDeferred):
         if decision is not None and decision.held:
             state.held += 1
@@ -431,21 +431,17 @@ def _passed(state: State, event: ev.Pass) -> None:
         state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
 
 
-def _cleaned(state: State, number: int, decision: ev.Decision | None) -> None:
-    """Keep what the lanes remember of a pressure episode: the cleanup it had, the emergency batch of this stay."""
-    if not state.episode:
-        state.cleaned = 0
+def _stay(state: State, decision: ev.Decision | None) -> None:
+    """Keep the usage at the emergency batch of this stay in the force band, until usage leaves it."""
+    adopted = state.adopted
     if decision is None:
-        if state.adopted is not None and state.adopted.execute + REARM <= state.adopted.force:
+        if state.usage is not None and adopted is not None and adopted.execute + REARM <= adopted.force:
             state.drained = None  # a quiet pass lies below the threshold
         return
-    if state.adopted is not None and 0 <= decision.percent < state.adopted.force - REARM:
+    if decision.source == "provider" and adopted is not None and decision.percent < adopted.force - REARM:
         state.drained = None
-    for did in decision.lanes:
-        if did.landed and did.lane == "emergency":
-            state.drained = decision.tokens
-        elif did.landed and did.lane != "queued":
-            state.cleaned = number
+    if any(did.landed and did.lane == "emergency" for did in decision.lanes):
+        state.drained = decision.tokens
 
 
 def _cut(state: State, cut: int) -> None:

@@ -93,8 +93,7 @@ class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
     ``swept``: the newest tag the last rebuild saw; ``drained``: usage at the last emergency batch of this stay in the
-    force band; ``cleaned``: the pass of this pressure episode that did the routine cleanup; ``spares``: tokens no
-    longer sent of parts that stay.
+    force band; ``spares``: tokens no longer sent of parts that stay.
     """
 
     stream: str = ""
@@ -179,7 +178,6 @@ class State(msgspec.Struct, array_like=True):
     base_rest: list[int] | None = msgspec.field(default_factory=list)
     swept: int = 0
     drained: int | None = None
-    cleaned: int = 0
     spares: dict[int, int] = msgspec.field(default_factory=dict)
 
     @property

@@ -202,6 +202,7 @@ def _plan(
     if not gauge.settings.compaction or scene.seen.side or not (allowed.granted or queue):
         return ()
     rides = wanted or gauge.emergency or bool(queue)
+    fresh = not state.primary or not state.episode or state.rebuilt < state.episode
     return lanes.run(
         Ask(
             scene,
@@ -212,7 +213,7 @@ def _plan(
             protection.spared(state, keep, dict(gauge.settings.spared)),
             drops.recent_tools(state),
             rides,
-            routine=rides or not state.primary or not state.episode or state.cleaned < state.episode,
+            routine=rides or (fresh and not (gauge.force and state.drained is not None)),
             queued=queue,
         )
     )

@@ -51,6 +51,8 @@ def plan(ask: Ask) -> Work:
         reclaim -= calibrated(state, state.model, item.frees)
         if reclaim <= 0:
             break
+    if not ask.rides and calibrated(state, state.model, sum(item.frees for item in taken)) <= WORTH:
+        return Work(NAME)  # what can go is not worth a rebuild of its own
     return Work(NAME, tuple(taken))
 
 
