@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,6 @@ from .adapters.models.tokens import ENCODING, tokenizer
 from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
-from .domain.overflow import Explained, explain, judge, outcome
 from .domain.passes import protection
 from .domain.passes.schedule import calibrated, gauge
 from .domain.policy import Policy, make_policy
@@ -26,188 +24,19 @@ from .domain.reduce import evaluate
 from .domain.session import path_of
 from .domain.state import State
 from .domain.streams import escape, session_stream
-from .domain.window import percent
 from .projections import audit as audits
 from .projections import request as requests
 from .projections.fold import Folded, find_pass, load
 from .projections.hot import Hot
 from .projections.intake import Options, Reader
 from .projections.wire import CURRENT, wire
+from .request import Delta, Request
 from .storage.protocol import Log, open_log
+
+__all__ = ["Delta", "Engine", "Reply", "Request", "Session", "Status", "built", "wall_clock"]
 
 DEFAULT_CODEC = "anthropic"
 MODES = ("primary", "subagent")
-DETAIL = 2_000
-"""How many characters of a provider's error are kept."""
-OUTCOMES = ("overflow", "not_processed", "aborted", "broken", "unknown")
-
-
-class Delta(msgspec.Struct, frozen=True):
-    """One message of the host as it is sent now: new, or changed by this pass.
-
-    ``handle``: the host's message id, else the message's ordinal; ``messages``: what it became on the wire (none where
-    it is left out), ``json`` the same as bytes.
-    """
-
-    handle: str | int
-    json: tuple[bytes, ...]
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The wire messages, decoded."""
-        return [msgspec.json.decode(raw) for raw in self.json]
-
-
-class Request:
-    """What to send on one model call, and the door to say what became of it.
-
-    ``level``: ``defer``, ``soft+``, ``soft`` or ``hard``. ``reasons``: why. ``digest``: hex of the chain over all
-    blocks. ``usage_estimate``: prompt tokens, calibrated. ``delta``: new and changed messages, always there.
-    ``messages``, ``system`` and ``tools`` are built when asked for, from the log where the session has moved on.
-    """
-
-    def __init__(self, session: Session, produced: engine.Produced, estimate: int, timed: bool) -> None:
-        event = produced.event
-        self._session = session
-        self._produced = produced
-        self._timed = timed
-        self._built: requests.Built | None = None
-        self.level = requests.level(event)
-        self.reasons: tuple[str, ...] = requests.reasons(event)
-        self.digest = event.digest.hex()
-        self.pass_number = event.number
-        self.usage_estimate = estimate
-
-    def __repr__(self) -> str:
-        return f"<Request pass {self.pass_number} {self.level} {self.digest[:12]}>"
-
-    @property
-    def delta(self) -> tuple[Delta, ...]:
-        """New and changed messages, in path order."""
-        state = self._session.core.hot().state
-        return tuple(Delta(state.node(one.m).message.host_id or one.m, one.json) for one in self._produced.delta)
-
-    @property
-    def built(self) -> requests.Built:
-        """The whole request as bytes."""
-        if self._built is None:
-            self._built = self._session.build(self._produced)
-        return self._built
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The messages to send, with cache marks where the provider takes them."""
-        return self.built.marked()[1]
-
-    @property
-    def messages_json(self) -> tuple[bytes, ...]:
-        """The messages to send, byte for byte, without cache marks."""
-        return self.built.messages
-
-    @property
-    def system(self) -> Any:
-        """The system member to send (None: leave it out), guidance and cache mark included."""
-        return self.built.marked()[0]
-
-    @property
-    def tools(self) -> Any:
-        """The tool list to send, as the host gave it (None: leave it out)."""
-        return msgspec.json.decode(self.built.tools) if self.built.tools else None
-
-    def report_usage(
-        self,
-        input: int | None = None,
-        cache_read: int | None = None,
-        cache_write: int | None = None,
-        output: int | None = None,
-        now: Any = None,
-        command: str = "",
-    ) -> None:
-        """Say what the provider counted for this request. None: not reported. Raises ``InputError`` below 0.
-
-        ``command``: the provider's response id, so that a repeated report is taken once.
-        """
-        given = {"input": input, "cache_read": cache_read, "cache_write": cache_write, "output": output}
-        counts = {name: arguments.count(name, value) for name, value in given.items()}
-        core = self._session.core
-        event = self._produced.event
-
-        def build(_: Hot, at: int) -> list[ev.Event]:
-            heard = arguments.milliseconds(now)
-            if heard is None:
-                heard = event.now if self._timed else at
-            return [ev.UsageReported(at, "", event.number, heard, **counts)]
-
-        core.command(build, command)
-        core.snapshot()
-        self._session.watch()
-
-    def report_failure(
-        self, kind: str, *, limit: int | None = None, used: int | None = None, detail: str = "", command: str = ""
-    ) -> None:
-        """Say that this request failed: ``overflow``, ``not_processed``, ``aborted``, ``broken`` or ``unknown``."""
-        if kind not in OUTCOMES:
-            raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
-        top, taken = arguments.count("limit", limit), arguments.count("used", used)
-        said = arguments.text("detail", detail)[:DETAIL].encode("utf-8", "replace")
-        words = hashlib.sha256(said).digest() if said else b""
-
-        if kind == "overflow":
-            self._overflowed(max(top, 0), max(taken, 0), None, command)
-            return
-
-        def build(_: Hot, at: int) -> list[ev.Event]:
-            return [ev.RequestOutcome(at, "", self.pass_number, kind, words)]
-
-        self._session.core.command(build, command, {words: said} if said else {})
-
-    def _overflowed(self, limit: int, used: int, model: str | None, command: str) -> None:
-        def build(hot: Hot, at: int) -> list[ev.Event]:
-            name = hot.state.model if model is None else model
-            return [ev.OverflowReported(at, "", self.pass_number, name, limit, used)]
-
-        self._session.core.command(build, command)
-
-    def report_error(
-        self,
-        status: int | None,
-        body: bytes | str = b"",
-        *,
-        code: str | None = None,
-        model: str | None = None,
-        command: str = "",
-    ) -> Explained:
-        """Hand over the provider's error as it came; return what it means, and record it as what it is.
-
-        ``status``: HTTP's, None if there was none; ``code``: one told beside the body (a stop reason, an SDK's class);
-        ``model``: which one answered, where a router chose another. An overflow is learnt from, anything else is not.
-        """
-        if status is not None and (isinstance(status, bool) or not isinstance(status, int)):
-            raise InputError("a status is a number or None", value=status, where="status")
-        if not isinstance(body, bytes | str):
-            raise InputError("a body is bytes or text", value=body, where="body")
-        found = explain(status, body, None if code is None else arguments.text("code", code))
-        with self._session.core.lock:
-            found = judge(found, _share(self._session.core))
-            answered = None if model is None else arguments.text("model", model)
-            if found.overflow:
-                self._overflowed(found.limit, found.used, answered, command)
-            else:
-                words = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-                self.report_failure(outcome(found), detail=words[:DETAIL], command=command)
-        return found
-
-    async def areport_error(self, status: int | None, body: bytes | str = b"", **details: Any) -> Explained:
-        """``report_error`` for asyncio."""
-        return await asyncio.to_thread(lambda: self.report_error(status, body, **details))
-
-    async def areport_usage(self, **counts: Any) -> None:
-        """``report_usage`` for asyncio."""
-        await asyncio.to_thread(lambda: self.report_usage(**counts))
-
-    async def areport_failure(self, kind: str, **details: Any) -> None:
-        """``report_failure`` for asyncio."""
-        await asyncio.to_thread(lambda: self.report_failure(kind, **details))
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -447,15 +276,6 @@ def _status(core: engine.Core) -> Status:
         flush_pending=state.flush,
         version=state.version,
     )
-
-
-def _share(core: engine.Core) -> int:
-    """Return how much of its known window the session's last request took, in 1/100 of a per cent; -1 = unknown."""
-    state = core.hot().state
-    now = gauge(
-        state, state.model, state.context_limit, state.output_limit, core.settings(state.policy, state.model), 0
-    )
-    return percent(now.tokens, now.window.hard) if now.window.known and now.source != "none" else -1
 
 
 class Engine:

@@ -273,7 +273,7 @@ def test_an_input_that_fits_by_itself_is_not_the_cause(taken: int, driven: bool)
     """OV-18: with an allowance as large as the window every input is too much; condensing it would never end."""
     said = explain(
         400,
-        f"This endpoint's maximum context length is 131072 tokens. However, you requested about {taken + 131072} tokens "
+        f"This endpoint's maximum context length is 131072 tokens. You requested about {taken + 131072} tokens "
         f"({taken} of text input, 131072 in the output).",
     )
     assert said.overflow
