@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from ... import __version__
 from ...domain.errors import FoldlogError, InputError, StoreUnavailable
-from . import checking, explaining, playing, reading, refusals, tools
+from . import checking, explaining, linking, playing, reading, refusals, tools
 from .terminal import plain
 
 FAILED, WRONG, STOPPED = 1, 2, 130
@@ -50,6 +50,7 @@ for _command in (
     refusals.explain_error,
 ):  # fmt: skip
     app.command()(_command)
+app.command(hidden=True)(linking.link)
 
 
 def _version(wanted: bool) -> None:

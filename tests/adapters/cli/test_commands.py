@@ -12,7 +12,11 @@ from foldlog.adapters.cli import app
 from foldlog.projections.fold import load
 from support.program import environment, ok, process, run, value
 
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS = sorted(
+    name
+    for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    if not command.hidden
+)
 LOOKING = {
     "sessions": [], "passes": ["played"], "show": ["played"], "diff": ["played", "2", "40"], "why": ["played", "20"],
     "status": ["played"], "audit": ["played"], "export": ["played"], "verify": [],

@@ -1,0 +1,255 @@
+"""What the link process does for its callers: one function a method, over one engine (``specs/link.md``).
+
+Everything here may block; the process calls it in worker threads, one call a session at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ... import __version__
+from ...api import Engine, Request, Session
+from ...domain.errors import FoldlogError, InputError, Refused, StoreBusy, StoreError, UnknownSession
+from ...projections.guidance import GUIDANCE
+from ..config import Config, policy
+from ..mcp import tools
+from . import arrays, rpc, shapes
+from .held import Held, Key, Shelf
+from .opened import Opened, remedy
+
+PROTOCOL = 1
+LATER = ("ctx_note", "ctx_memory", "ctx_search")
+"""Tools the plugins register already, so that the hosts' tool lists need not change when they come."""
+CODECS = {"pi": "pi", "omp": "pi"}
+"""Host -> the form of its messages; another host names its codec with the pass."""
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who is served: the host's name, and how to tell its person something while a call is worked on."""
+
+    host: str
+    waiting: Callable[[str], None]
+
+
+class Desk:
+    """The sessions of all hosts, over one store."""
+
+    def __init__(self, config: Config, make: Callable[[], Engine]) -> None:
+        self.config = config
+        self.store = Opened(make)
+        self._lock = threading.Lock()
+        self._shelf = Shelf(config.hot_sessions_mb * 1024 * 1024, lambda _: None)
+
+    def close(self) -> None:
+        """Release the store."""
+        self.store.close()
+
+    # -------------------------------------------------------------------- passes
+
+    def open(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
+        """Return the guidance for a session before its first pass, or the one its last fold pinned."""
+        core = self._session(caller, given.session).core
+        with core.lock:
+            hot = core.hot()
+            if not hot.state.passes:
+                return {"guidance": GUIDANCE if self._managed() else "", "passes": 0}
+            pinned = hot.view.guidance
+            return {"guidance": core.text(pinned).decode() if pinned else "", "passes": hot.state.passes}
+
+    def pass_(self, caller: Caller, given: shapes.Pass) -> dict[str, Any]:
+        """Take the host's list of messages; return what the model is to see of it."""
+        if given.helper:
+            return {"managed": False}
+        key = (caller.host, given.session)
+        session = self._session(caller, given.session, given)
+        held = self._held(key, given.base) or Held(session)
+        rows = arrays.taken(list(zip(held.ids, held.raws, strict=True)), given.order, given.count, _row)
+        ids, raws = [row[0] for row in rows], [row[1] for row in rows]
+        try:
+            request = session.prepare(raws, system=given.system, tools=given.tools, waiting=caller.waiting)
+        except FoldlogError:
+            self._forget(key)  # whatever the plugin makes of it, it tells everything next time
+            raise
+        answer = self._answer(held, request, given.base)
+        with self._lock:
+            version = self._shelf.name()
+            self._shelf.put(key, Held(session, version, ids, raws, held.sent, held.digest, request))
+        return {"version": version, **answer}
+
+    def _answer(self, held: Held, request: Request, base: str) -> dict[str, Any]:
+        """Return the answer of a pass; ``held`` takes what is sent now."""
+        before = held.sent if base else []
+        fresh = [json for one in request.delta for json in one.json]
+        if request.level == "defer" and before and not any(r.startswith("host_") for r in request.reasons):
+            now = before + fresh
+        else:
+            now = list(request.messages_json)
+        order = arrays.told(before, now)
+        held.sent = now
+        digest = hashlib.sha256()
+        for message in now:
+            digest.update(hashlib.sha256(message).digest())
+        held.digest = digest.digest()
+        return {
+            "number": request.pass_number,
+            "level": request.level,
+            "reasons": request.reasons,
+            "digest": held.digest.hex(),
+            "estimate": request.usage_estimate,
+            "guidance": None,
+            "count": len(now),
+            "order": [item if isinstance(item, tuple) else msgspec.Raw(item) for item in order],
+        }
+
+    # ------------------------------------------------------------------- reports
+
+    def usage(self, caller: Caller, given: shapes.Usage) -> dict[str, Any]:
+        """Take what the provider counted."""
+        self._request(caller, given.session, given.number).report_usage(
+            given.input, given.cache_read, given.cache_write, given.output, command=given.command
+        )
+        return {}
+
+    def failure(self, caller: Caller, given: shapes.Failure) -> dict[str, Any]:
+        """Take what became of a request."""
+        request = self._request(caller, given.session, given.number)
+        request.report_failure(
+            given.kind or "unknown", limit=given.limit, used=given.used, detail=given.text, command=given.command
+        )
+        return {"kind": given.kind or "unknown"}
+
+    def tool(self, caller: Caller, given: shapes.Tool) -> dict[str, Any]:
+        """Run a tool of the agent. A wrong argument is an answer for the model, not a failure of the link."""
+        if given.name in LATER:
+            return {
+                "text": f"{given.name} is not built yet in this version of foldlog. Go on without it.",
+                "error": True,
+            }
+        try:
+            text = tools.perform(given.name, self._session(caller, given.session), given.arguments, given.call)
+        except InputError as error:
+            return {"text": str(error), "error": True}
+        return {"text": text, "error": False}
+
+    def status(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
+        """Return how a session stands."""
+        return dict(msgspec.to_builtins(self._session(caller, given.session).status()))
+
+    def flush(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
+        """Let queued work land on the next request."""
+        self._session(caller, given.session).flush(given.command)
+        return {}
+
+    def compacted(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
+        """The host replaced its history by itself: its next list stands for itself, and the cache is gone."""
+        self._session(caller, given.session).report_cache_loss("host_compacted", given.command)
+        self._forget((caller.host, given.session))
+        return {}
+
+    def removed(self, caller: Caller, given: shapes.Removed) -> dict[str, Any]:
+        """The host took messages away: the next list is told whole, and shows what is left."""
+        self._forget((caller.host, given.session))
+        return {}
+
+    def fork(self, caller: Caller, given: shapes.Fork) -> dict[str, Any]:
+        """Begin a session that goes on from another. One that is there already is left as it is."""
+        with suppress(UnknownSession):
+            self.store.engine().find(f"{caller.host}/{given.new}")
+            return {"session": given.new, "new": False}
+        child = self._session(caller, given.session).fork(given.new, given.at or None)
+        return {"session": child.id, "new": True}
+
+    def ack(self, caller: Caller, given: shapes.Ack) -> dict[str, Any]:
+        """Compare what the plugin made of a view with what the view says."""
+        with self._lock:
+            held = self._shelf.get((caller.host, given.session))
+        if held is None or held.request is None or held.request.pass_number != given.number:
+            return {"same": None}
+        return {"same": held.digest.hex() == given.digest}
+
+    def health(self, caller: Caller, given: shapes.Of | None = None) -> dict[str, Any]:
+        """Return how the process stands."""
+        with self._lock:
+            return {"version": __version__, "protocol": PROTOCOL, **self._shelf.figures()}
+
+    # ------------------------------------------------------------------- helpers
+
+    def _managed(self) -> bool:
+        made = policy(self.config)
+        return made is None or made.compaction
+
+    def _session(self, caller: Caller, id_: str, given: shapes.Pass | None = None) -> Session:
+        if not id_:
+            raise InputError("a session needs the host's id of it", where="session")
+        engine = self.store.engine()
+        if given is None:
+            return engine.session(id_, harness=caller.host, codec=CODECS.get(caller.host))
+        return engine.session(
+            id_,
+            harness=caller.host,
+            codec=given.codec or CODECS.get(caller.host),
+            model=given.model or None,
+            context_limit=given.context_limit or None,
+            output_limit=given.output_limit or None,
+            mode="subagent" if given.parent else "primary",
+            policy=policy(self.config),
+        )
+
+    def _held(self, key: Key, base: str) -> Held | None:
+        with self._lock:
+            held = self._shelf.get(key)
+        if not base:
+            return None
+        if held is None or held.version != base:
+            raise rpc.Problem(
+                rpc.FAILED,
+                "the process does not have the messages this list continues; send the whole list once",
+                {"code": arrays.MISSING_BASE, "recoverable": True},
+            )
+        return held
+
+    def _forget(self, key: Key) -> None:
+        with self._lock:
+            self._shelf.drop(key)
+
+    def _request(self, caller: Caller, id_: str, number: int) -> Request:
+        with self._lock:
+            held = self._shelf.get((caller.host, id_))
+        if held is not None and held.request is not None and held.request.pass_number == number:
+            return held.request
+        return self._session(caller, id_).reopen(number)
+
+
+def problem(error: FoldlogError, config: Config) -> rpc.Problem:
+    """Return a failure as the plugin is told it: what it may do instead, and what a person does about it.
+
+    ``last_good``: the view of the last pass may be used once more. ``unmanaged``: the host's own request may go.
+    """
+    busy = isinstance(error, StoreBusy)
+    store = isinstance(error, StoreError) and not isinstance(error, Refused)
+    told = rpc.failed(
+        error,
+        last_good=busy,
+        unmanaged=store and not busy and not config.fail_closed_blocking,
+    )
+    how = remedy(error)
+    if how:
+        told.message += f". What to do: {how}"
+    return told
+
+
+def _row(item: Any) -> tuple[str, bytes]:
+    return item.id, named(bytes(item.message), item.id)
+
+
+def named(raw: bytes, id_: str) -> bytes:
+    """Return a message with the host's id in it, where it has none: the id is how its identity is kept."""
+    if not id_ or raw[:1] != b"{" or b'"id":' in raw[: len(id_) + 16]:
+        return raw
+    return b'{"id":' + msgspec.json.encode(id_) + (b"," if raw[1:].strip() != b"}" else b"") + raw[1:]

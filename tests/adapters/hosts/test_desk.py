@@ -1,0 +1,182 @@
+"""What the link answers: passes, missing bases, reports, tools, forks (LINK-9 to LINK-13)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from foldlog import Engine
+from foldlog.adapters.hosts import arrays, rpc
+from support.linked import Plugin, step, user
+
+
+def talk(n: int) -> list[dict]:
+    return [user("do the work", 1), *(message for k in range(n) for message in step(k))]
+
+
+@pytest.mark.rule("LINK-9", "LINK-11")
+def test_deferred_passes_only_grow(start, connect):
+    plugin = Plugin(connect(start().run), model="p/claude-x", context_limit=200_000, system="You are Pi.")
+    served: list[str] = []
+    for n in range(1, 8):
+        answer = plugin.take(talk(n))
+        now = [json.dumps(one) for one in plugin.made]
+        assert now[: len(served)] == served
+        assert answer["level"] == ("hard" if n == 1 else "defer")
+        served = now
+    assert plugin.made[2]["content"][0]["text"] == "§1§ do the work"
+    assert "id" in plugin.made[2]  # the host's, so that the log keeps it
+
+
+@pytest.mark.rule("LINK-11")
+def test_the_digest_is_over_the_bytes_of_each_message(start, connect):
+    client = connect(start().run)
+    plugin = Plugin(client)
+    answer = plugin.take(talk(2))
+    digest = hashlib.sha256()
+    for one in plugin.made:
+        raw = json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode()
+        digest.update(hashlib.sha256(raw).digest())
+    assert answer["digest"] == digest.hexdigest()
+    ack = {"session": "s", "number": answer["number"]}
+    assert client.call("ack", digest=answer["digest"], **ack) == {"same": True}
+    assert client.call("ack", digest="00", **ack) == {"same": False}
+    assert client.call("ack", session="s", number=99, digest="00") == {"same": None}
+
+
+@pytest.mark.rule("LINK-10")
+def test_a_restarted_process_asks_for_the_whole_list_once(start, tmp_path, connect):
+    url = f"sqlite:///{tmp_path / 's.db'}"
+    first = start(url)
+    plugin = Plugin(connect(first.run))
+    plugin.take(talk(3))
+    made = plugin.made
+    first.stop()
+    plugin.client = connect(start(url).run)
+    order = [[0, len(plugin.told)], *({"message": one} for one in step(3))]
+    told = {"session": "s", "base": plugin.version, "order": order, "count": 9}
+    error = plugin.client.ask("pass", **told)["error"]
+    assert (error["code"], error["data"]["code"]) == (rpc.FAILED, arrays.MISSING_BASE)
+    plugin.version = ""
+    assert plugin.take(talk(4))["level"] == "defer"
+    assert plugin.made[: len(made)] == made  # the same bytes as the process before served
+
+
+@pytest.mark.rule("LINK-10")
+def test_two_plugins_of_one_session_do_not_mix(start, connect):
+    run = start().run
+    one, two = Plugin(connect(run)), Plugin(connect(run))
+    one.take(talk(2))
+    two.take(talk(3))
+    error = one.client.ask("pass", session="s", base=one.version, order=[[0, 5]], count=5)["error"]
+    assert error["data"]["code"] == arrays.MISSING_BASE
+
+
+@pytest.mark.rule("LINK-9")
+def test_a_message_that_changed_or_went_is_told_alone(start, connect):
+    plugin = Plugin(connect(start().run))
+    plugin.take(talk(4))
+    messages = talk(4)
+    changed = {**messages[4], "content": [{"type": "text", "text": "another output"}]}
+    client = plugin.client
+    order = [[0, 4], {"message": changed, "id": str(changed["timestamp"])}, [5, 9]]
+    answer = client.call("pass", session="s", base=plugin.version, order=order, count=9)
+    assert answer["reasons"] == ["host_revised"]
+    made = [plugin.made[k] for item in answer["order"] if isinstance(item, list) for k in range(*item)]
+    new = [item for item in answer["order"] if not isinstance(item, list)]
+    assert len(made) == 10
+    assert "another output" in json.dumps(new)
+    answer = client.call("pass", session="s", base=answer["version"], order=[[0, 7]], count=7)
+    assert answer["count"] == 9
+
+
+def test_drops_land_where_the_host_is_served(start, connect):
+    """LINK-11: a rebuild is told as what changed."""
+    plugin = Plugin(connect(start().run), context_limit=200_000)
+    client = plugin.client
+    answer = plugin.take(talk(30))
+    before = len(plugin.made)
+    said = client.call("tool", session="s", name="ctx_reduce", arguments={"drop": "2-9"}, call="c1")
+    assert said["error"] is False
+    again = client.call("tool", session="s", name="ctx_reduce", arguments={"drop": "2-9"}, call="c1")
+    assert again == said  # a repeated call is applied once
+    client.call("usage", session="s", number=answer["number"], input=20_000, output=10, command="r1")
+    client.call("flush", session="s")
+    answer = plugin.take(talk(31))
+    assert answer["level"] == "soft+"
+    assert len(plugin.made) < before + 2
+    assert "out 1 x" not in json.dumps(plugin.made)
+    assert "out 1 x" in client.call("tool", session="s", name="ctx_expand", arguments={"tag": 5})["text"]
+    served = plugin.made
+    plugin.take(talk(32))
+    assert plugin.made[: len(served)] == served
+
+
+def test_tools_answer_the_model_not_the_link(start, connect):
+    """LINK-6: a wrong argument is for the model to read."""
+    plugin = Plugin(connect(start().run))
+    plugin.take(talk(2))
+    run = plugin.client.call
+    assert run("tool", session="s", name="ctx_reduce", arguments={"drop": "900"})["error"]
+    assert run("tool", session="s", name="ctx_reduce", arguments={"drop": ["x"]})["error"]
+    assert run("tool", session="s", name="ctx_expand", arguments={})["error"]
+    assert run("tool", session="s", name="rm", arguments={})["error"]
+    assert "not built yet" in run("tool", session="s", name="ctx_search", arguments={})["text"]
+
+
+def test_usage_and_failures_reach_the_session(start, connect):
+    """LINK-6: reports name their pass; one that is not there is an error of its call."""
+    plugin = Plugin(connect(start().run), context_limit=100_000)
+    client = plugin.client
+    number = plugin.take(talk(2))["number"]
+    client.call("usage", session="s", number=number, input=5_000, cache_read=1_000, output=3)
+    assert client.call("status", session="s")["usage_tokens"] == 6_000
+    client.call("failure", session="s", number=number, kind="aborted")
+    assert client.ask("usage", session="s", number=77, input=1)["error"]["data"]["code"] == "UNKNOWN_TAG"
+    assert client.ask("failure", session="s", number=number, kind="odd")["error"]["data"]["code"] == "INVALID_INPUT"
+
+
+@pytest.mark.rule("LINK-13")
+def test_helpers_touch_no_session_and_children_are_subagents(start, connect):
+    run = start().run
+    client = connect(run)
+    told = {"session": "h", "order": [{"message": user("title", 1)}], "count": 1}
+    assert client.call("pass", helper="title", **told) == {"managed": False}
+    assert client.call("status", session="h")["passes"] == 0
+    assert client.call("pass", parent="s", **{**told, "session": "c"})["count"] == 1  # no head
+    assert client.call("status", session="c")["mode"] == "subagent"
+
+
+def test_a_fork_goes_on_from_its_parent(start, connect):
+    """LINK-9: the prefix of the fork is the one the provider has."""
+    plugin = Plugin(connect(start().run))
+    plugin.take(talk(3))
+    plugin.client.call("fork", session="s", new="f", at=str(talk(3)[4]["timestamp"]))
+    child = Plugin(plugin.client, "f")
+    answer = child.take([*talk(2), user("another way", 77)])
+    assert answer["level"] == "defer"
+    assert child.made[:-1] == plugin.made[: len(child.made) - 1]
+
+
+@pytest.mark.rule("LINK-12")
+def test_a_pass_that_waits_says_so(start, connect):
+    running = start(make=lambda: Engine.open("memory:"))
+    plugin = Plugin(connect(running.run), context_limit=20_000)
+    number = plugin.take(talk(20))["number"]
+    plugin.client.call("usage", session="s", number=number, input=19_500, output=10)
+    plugin.client.ask(
+        "pass", session="s", base=plugin.version, order=[[0, 41], *({"message": m} for m in step(20))], count=43,
+        context_limit=20_000,
+    )  # fmt: skip
+    said = plugin.client.noticed
+    assert not said or said[0]["params"]["call"] == plugin.client.number
+
+
+def test_lists_are_told_by_what_both_begin_and_end_with():
+    """LINK-9: stretches and new elements make the list again."""
+    for before, now in [("", "ab"), ("abc", "abcd"), ("abcd", "abXd"), ("aaaa", "aa"), ("abc", ""), ("ab", "ba")]:
+        order = arrays.told(before, now)
+        assert "".join(arrays.taken(before, order, len(now), lambda item: item)) == now
+    assert arrays.told("abcd", "abXd") == [(0, 2), "X", (3, 4)]
