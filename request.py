@@ -80,6 +80,16 @@ class Request:
         return f"<Request pass {self.pass_number} {self.level} {self.digest[:12]}>"
 
     @property
+    def session(self) -> Session:
+        """The session this is a request of."""
+        return self._session
+
+    @property
+    def produced(self) -> engine.Produced:
+        """The stored pass behind this request, for adapters that send changes instead of messages."""
+        return self._produced
+
+    @property
     def delta(self) -> tuple[Delta, ...]:
         """New and changed messages, in path order."""
         state = self._session.core.hot().state

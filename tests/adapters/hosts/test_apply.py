@@ -1,0 +1,86 @@
+"""The plugins' own view code against the golden vectors: what JavaScript makes equals what Python renders."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog.adapters.hosts.edits import entry
+from foldlog.domain.edits import MessageSlots, PartSlots
+from foldlog.projections.wire.v1.forms import canonical, decode
+from support.node import needs_node, run
+
+pytestmark = needs_node
+HERE = Path(__file__).parent
+VECTORS = HERE.parents[2] / "specs" / "vectors"
+WIRE: dict[str, Any] = json.loads((VECTORS / "wire-v1.json").read_text("utf-8"))
+CHUNKS = {sha256(text.encode()).digest(): text for text in WIRE["chunks"].values()}
+
+
+def digest(name: str) -> bytes:
+    return sha256(WIRE["chunks"][name].encode()).digest() if name else b""
+
+
+def part_slots(name: str) -> PartSlots:
+    given = dict(WIRE["slots"][name])
+    for key in ("pre", "post"):
+        given[key] = tuple((kind, digest(chunk)) for kind, chunk in given.get(key, ()))
+    return PartSlots(**{**given, "text": digest(given.get("text", ""))})
+
+
+def slots_of(case: dict[str, Any]) -> MessageSlots:
+    parts = tuple(part_slots(name) for name in case["parts"])
+    return MessageSlots(parts, case.get("shape", "keep"), digest(case.get("text", "")), case.get("trail", -1))
+
+
+@pytest.mark.parametrize("codec", ["opencode", "pi"])
+def test_javascript_renders_the_vectors(codec: str) -> None:
+    """EDIT-2, EDIT-3, EDIT-4: values and block digests are equal, and nothing of the host's is written to."""
+    cases = [case for case in WIRE["cases"] if case["codec"] == codec]
+    assert len(cases) > 100
+    raws = [WIRE["messages"][case["message"]]["raw"] for case in cases]
+    given = [
+        {"codec": codec, "raw": raw, "entry": {"id": "m", **entry(slots_of(case), CHUNKS.__getitem__)}}
+        for case, raw in zip(cases, raws, strict=True)
+    ]
+    for case, raw, found in zip(cases, raws, run(HERE / "vectors.mjs", {"cases": given})["cases"], strict=True):
+        wanted = json.loads(raw if case["out"] == "=" else case["out"] or "null")
+        assert found["out"] == wanted, case
+        if case["out"] is not None:
+            assert [one[:16] for one in found["digests"]] == case["digests"], case
+
+
+def test_javascript_strips_notation_as_python_does() -> None:
+    """VIEW-16, VIEW-17."""
+    echo = json.loads((VECTORS / "echo.json").read_text("utf-8"))
+    said, kept = echo["strip_echo"], echo["strip_all"]
+    given = {"cases": [], "echo": [a for a, _ in said], "kept": [a for a, _ in kept]}
+    found = run(HERE / "vectors.mjs", given)
+    assert found["echo"] == [b for _, b in said]
+    assert found["kept"] == [b for _, b in kept]
+
+
+VALUES = [
+    {"b": 1, "a": [True, None, "x"], "é": "ü\u2028\x7f\x1f", "\U0001f600": 1, "\uffff": 2, "": {}},
+    [0, -1, 1.5, 1e-5, 1.5e-6, 1e-7, 123456789012345680000, 2**53, 0.1, 5e-324, 1.7976931348623157e308, 1.25e300, 12.5],
+    '\b\f\n\r\t"\\/',
+    {"lone": "a\ud800é", "pair": "\U0001f600"},
+]
+
+
+def test_javascript_writes_canonical_json_as_python_does() -> None:
+    """EDIT-4, JSON-6."""
+    texts = [json.dumps(value) for value in VALUES]
+    given = [json.dumps(json.loads(text, parse_float=_as_javascript)) for text in texts]
+    found = run(HERE / "vectors.mjs", {"cases": [], "values": given})["canonical"]
+    assert [one.encode("utf-8", "surrogatepass") for one in found] == [canonical(decode(one.encode())) for one in given]
+
+
+def _as_javascript(token: str) -> Any:
+    """Return a number as JSON.stringify writes it: whole ones without a point up to 21 digits."""
+    value = float(token)
+    return int(value) if value.is_integer() and abs(value) < 1e21 else value
