@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from ... import __version__
 from ...domain.errors import FoldlogError, InputError, StoreUnavailable
-from . import checking, explaining, linking, playing, reading, refusals, tools
+from . import checking, explaining, linking, playing, reading, refusals, serving, tools
 from .terminal import plain
 
 FAILED, WRONG, STOPPED = 1, 2, 130
@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 for _command in (
     playing.simulate, playing.demo, reading.sessions, reading.passes, reading.show, explaining.diff, explaining.why,
-    reading.status, checking.audit, reading.export, checking.verify, checking.backup, tools.mcp,
+    reading.status, checking.audit, reading.export, checking.verify, checking.backup, serving.serve, tools.mcp,
     refusals.explain_error,
 ):  # fmt: skip
     app.command()(_command)

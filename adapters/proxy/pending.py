@@ -1,0 +1,129 @@
+"""Calls of foldlog's own tools that went out in an answer, so that each reaches the session it was made in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ...api import Session
+from ...domain.errors import InputError, UnknownSession
+
+TOOLS = ("ctx_reduce", "ctx_expand")
+KEPT = 1_000
+"""Calls remembered; a forgotten one is reached by its session's name."""
+PATIENCE = 2.0
+"""Seconds a call is waited for: a client may run a tool before the end of the answer that calls it."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call. ``name`` is without its MCP prefix; ``arguments``: None where the answer's were not read."""
+
+    id: str
+    name: str
+    session: Session
+    key: str
+    arguments: Any = None
+
+
+def own(name: str) -> str:
+    """Return a tool's name without a host's MCP prefix, ``""`` where it is none of ours."""
+    return next((tool for tool in TOOLS if name == tool or name.endswith(("__" + tool, "_" + tool))), "")
+
+
+class Pending:
+    """The calls that wait for their result, newest last. Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[str, Call] = OrderedDict()
+        self._open: set[str] = set()
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._news = asyncio.Event()
+
+    def saw(self, key: str, session: Session, calls: Iterable[tuple[Any, ...]]) -> None:
+        """Take in the calls of an answer: (id, name) or (id, name, arguments) each."""
+        for call in calls:
+            name = own(call[1])
+            if not name or not call[0] or call[0] in self._calls:
+                continue
+            self._calls[call[0]] = Call(call[0], name, session, key, call[2] if len(call) > 2 else None)
+            self._open.add(call[0])
+            while len(self._calls) > KEPT:
+                gone, _ = self._calls.popitem(last=False)
+                self._open.discard(gone)
+            self._news.set()
+            self._news = asyncio.Event()
+
+    def next(self, key: str, session: Session) -> None:
+        """Say that the session asked again: whatever it called before has its result."""
+        self._sessions[key] = session
+        self._sessions.move_to_end(key)
+        while len(self._sessions) > KEPT:
+            self._sessions.popitem(last=False)
+        self._open -= {id for id in self._open if self._calls[id].key == key}
+
+    async def find(self, name: str, given: Mapping[str, Any]) -> tuple[Session, str]:
+        """Return the session a call belongs to and its command id, waiting a moment for a call not seen yet.
+
+        Raises ``UnknownSession`` where no call fits, or several do.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE
+        while True:
+            news = self._news
+            try:
+                return self._find(name, given)
+            except UnknownSession:
+                left = until - loop.time()
+                if left <= 0:
+                    raise
+            try:
+                await asyncio.wait_for(news.wait(), left)
+            except TimeoutError:
+                until = 0.0
+
+    def _find(self, name: str, given: Mapping[str, Any]) -> tuple[Session, str]:
+        id = _text(given, "tool_use_id")
+        if id:
+            known = self._calls.get(id)
+            if known is not None:
+                if known.name != name:
+                    raise InputError(f"that call is one of {known.name}", value=id, where="tool_use_id")
+                return known.session, id
+        wanted = _text(given, "session")
+        fitting = [self._calls[one] for one in self._open if self._calls[one].name == name]
+        if wanted:
+            named = [key for key in self._sessions if key == wanted or key.rpartition("/")[2] == wanted]
+            if len(named) != 1:
+                raise UnknownSession(
+                    "several sessions have that id; give harness/id" if named else "the proxy serves no such session",
+                    value=wanted,
+                    where="session",
+                )
+            mine = [call for call in fitting if call.key == named[0]]
+            return self._sessions[named[0]], id or (mine[0].id if len(mine) == 1 else "")
+        arguments = given.get("arguments")
+        equal = [call for call in fitting if call.arguments is not None and call.arguments == arguments]
+        unread = [call for call in fitting if call.arguments is None]
+        candidates = equal if equal and not unread else fitting
+        sessions = {call.key for call in candidates}
+        if len(sessions) == 1 and not id:
+            return candidates[0].session, candidates[0].id if len(candidates) == 1 else ""
+        if not candidates or id:
+            raise UnknownSession(
+                "no session of this proxy has such a call open; name the session", value=id or name, where="tool_use_id"
+            )
+        raise UnknownSession(
+            f"{len(candidates)} open calls of {name} fit, in {', '.join(sorted(sessions))}; name the session",
+            where="session",
+        )
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name) or ""
+    if not isinstance(value, str):
+        raise InputError("must be text", value=value, where=name)
+    return value

@@ -1,0 +1,106 @@
+"""From a client's body to the request to send: in a worker thread, one request of a session after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from ...api import Request, Session, wall_clock
+from ...domain.errors import FoldlogError, StoreError, StoreNewer, StoreUnavailable
+from ...domain.passes.schedule import calibrated
+from .door import Door, Track
+from .sessions import Admitted, Managed, Sessions
+
+R = TypeVar("R")
+
+BUSY_PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""Seconds between attempts at a store another process holds; each attempt itself waits 250 ms."""
+
+
+class Prepared(msgspec.Struct):
+    """A request ready to be sent. ``payload``: its bytes; ``whole``: local tokens of the whole history, nothing left
+    out, and ``history`` the same calibrated.
+
+    ``key``: ``harness/id``; ``began``: ms UTC; ``lifetime``: ms the provider's cache lives, as configured.
+    """
+
+    sessions: Sessions
+    admitted: Admitted
+    managed: Managed
+    session: Session
+    request: Request
+    payload: bytes
+    key: str
+    track: Track
+    model: str
+    began: int
+    whole: int
+    history: int
+    lifetime: int
+
+
+async def prepare(door: Door, sessions: Sessions, admitted: Admitted, managed: Managed) -> Prepared:
+    """Return what to send for a request. Raises ``Blocked``, ``Refused``, ``MessageError``, ``StoreBusy`` or others."""
+    began = wall_clock()
+    track = door.track(managed.name)
+    async with track.order:
+        if track.reports:
+            await asyncio.wait(set(track.reports))
+        ready = await patiently(door, lambda: _make(sessions, admitted, managed, track, began))
+    door.pending.next(ready.key, ready.session)
+    return ready
+
+
+async def patiently(door: Door, work: Callable[[], R]) -> R:
+    """Do a session's work in a thread, again where the store is busy. A store that fails for good shuts the gate."""
+    for pause in (*BUSY_PAUSES, None):
+        try:
+            return await door.run(work)
+        except StoreError as error:
+            if isinstance(error, StoreNewer | StoreUnavailable):
+                raise door.gate.shut(error) from None
+            if not error.recoverable or pause is None:
+                raise
+            await asyncio.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _make(sessions: Sessions, admitted: Admitted, managed: Managed, track: Track, began: int) -> Prepared:
+    with managed.lock:
+        made = sessions.prepare(admitted)
+        session = managed.session
+        assert session is not None  # it was just prepared
+        core = session.core
+        state = core.hot().state
+        whole = track.whole(state)
+        return Prepared(
+            sessions=sessions,
+            admitted=admitted,
+            managed=managed,
+            session=session,
+            request=made.request,
+            payload=made.data,
+            key=managed.name,
+            track=track,
+            model=state.model,
+            began=began,
+            whole=whole,
+            history=calibrated(state, state.model, whole),
+            lifetime=core.settings(state.policy, state.model).ttl,
+        )
+
+
+async def again(door: Door, ready: Prepared) -> Prepared | None:
+    """Return the request anew after the provider refused it as too long; None where nothing smaller can be made."""
+    async with ready.track.order:
+        try:
+            found = await patiently(
+                door, lambda: _make(ready.sessions, ready.admitted, ready.managed, ready.track, ready.began)
+            )
+        except FoldlogError:
+            return None
+    smaller = found.request.pass_number != ready.request.pass_number and len(found.payload) < len(ready.payload)
+    return found if smaller else None

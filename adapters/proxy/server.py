@@ -1,0 +1,118 @@
+"""The proxy as a process: its socket, its run file, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import structlog
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ... import __version__
+from ...domain.errors import OptionError
+from .. import local
+from . import guard
+
+log = structlog.get_logger("foldlog.proxy")
+
+GRACE_S = 600
+"""Seconds open answers have to end after SIGTERM; a second signal ends at once."""
+BACKLOG = 256
+
+
+class OneUser(H11Protocol):
+    """Closes a connection of another user before it has said anything."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Look whose connection this is (``guard.same_user``)."""
+        super().connection_made(transport)
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if peer and own and guard.same_user(peer[:2], own[:2]) is False:
+            log.warning("a connection of another user was closed")
+            transport.abort()
+
+
+class Server(uvicorn.Server):
+    """Lets those who watch go when it is told to end: they would keep it for ever."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._started = started
+        self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve, then say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End after the open answers, on the second signal at once."""
+        if self.should_exit:
+            self.force_exit = True
+        super().handle_exit(sig, frame)
+        self._ending()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return the listening socket. ``port`` 0: any free one. Raises ``OptionError``."""
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(kind, socket.SOCK_STREAM)
+    try:
+        if os.name != "nt":  # there it would let another program take the port away
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(BACKLOG)
+    except OSError as error:
+        found.close()
+        raise OptionError(
+            f"the proxy cannot listen there ({error.strerror}); is another one running? Choose a port with --port",
+            value=f"{host}:{port}",
+            where="port",
+        ) from None
+    found.set_inheritable(False)
+    return found
+
+
+def run(app: Starlette, listening: socket.socket, token: str, started: Callable[[local.Run], None]) -> None:
+    """Serve until SIGTERM or SIGINT; open answers end first. ``started`` is called when clients can connect."""
+    host, port = listening.getsockname()[:2]
+    told = local.Run(port, os.getpid(), token, __version__, host=host)
+    place: Path = local.proxy_file(port)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a cut answer is told by us, in one line
+    config = uvicorn.Config(
+        app,
+        http=OneUser,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=256 * 1024,
+    )
+
+    def ready() -> None:
+        local.write(place, told)
+        started(told)
+
+    def ending() -> None:
+        # called by a signal's handler: only a note to the loop
+        loop: Any = getattr(app.state, "loop", None)
+        if loop is not None:
+            loop.call_soon_threadsafe(app.state.door.feed.close)
+
+    try:
+        Server(config, ready, ending).run(sockets=[listening])
+    finally:
+        local.remove(place)
