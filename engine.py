@@ -18,7 +18,8 @@ from .domain import arguments, identity, pairing
 from .domain import events as ev
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.history import budgets
-from .domain.passes.decide import Decided, Given, Head, Need, decide
+from .domain.passes.decide import Decided, Given, Head, decide
+from .domain.passes.lanes.shape import Part
 from .domain.policy import Settings, make_policy, resolve
 from .domain.session import evolve, is_reduce, path_of
 from .domain.state import State
@@ -34,8 +35,8 @@ from .storage.protocol import Chunk, Log
 
 ATTEMPTS = 5
 """How often a pass is decided again after another process was first (issue 2, section 2)."""
-NEEDS = 4
-"""Most rounds of a decision that has to know more (``design.md`` 5)."""
+NEEDS = 6
+"""Most rounds of a decision: m[1], m[0] in its place, and contents of calls, then of results; the last one decides."""
 SNAPSHOT_EVERY = 1_000
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 """The store does not know whether an append was made: the log is read before anything is said or tried again."""
@@ -363,12 +364,21 @@ class Core:
             intake.tools, intake.tools_names, intake.tools_tokens,
             *(self.summaries.hint(self) if self.summaries is not None else (False, False)),
         )  # fmt: skip
-        answer = decide(state, given)
+        found: Head | None = None
+        facts: dict[Part, str] = {}
         for _ in range(NEEDS):
-            if not isinstance(answer, Need):
+            answer = decide(state, given, found, facts)
+            if isinstance(answer, Decided):
                 return answer
-            answer = decide(state, given, self._render(state, intake, settings, fold=answer.fold))
+            if answer.fold is None:
+                facts.update((part, self._content(state, intake, part)) for part in answer.parts)
+            else:
+                found = self._render(state, intake, settings, fold=answer.fold)
         raise LawBroken("the decision asks again for what it was given")
+
+    def _content(self, state: State, intake: Intake, part: Part) -> str:
+        """Return what a part of the log holds, as a person reads it."""
+        return wire(state.wire).part_text(state.codec, self._fresh(intake)(state.node(part[0]).message.body), part[1])
 
     def _render(self, state: State, intake: Intake, settings: Settings, *, fold: bool) -> Head:
         """Answer what a decision needs to know: the texts of the head."""

@@ -35,8 +35,9 @@ class Policy(pydantic.BaseModel):
     (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
     output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
     window to the host. ``prefix_bound_models``: names beside those known whose signed reasoning is bound to every byte
-    before it. ``protected_tools``: how many of a tool's newest results no lane takes out by itself, beside one
-    ``todowrite`` and three ``ctx_reduce`` (0: none). Sources: ``transform.md`` 1.2, 1.6, 3.3, 8.1.
+    before it. ``smart_drops``: what a later call made pointless leaves by itself. ``protected_tools``: how many of a
+    tool's newest results no lane takes out by itself, beside one ``todowrite`` and three ``ctx_reduce`` (0: none).
+    Sources: ``transform.md`` 1.2, 1.6, 3.3, 3.6, 8.1.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -48,6 +49,7 @@ class Policy(pydantic.BaseModel):
     output_reserve: Reserve | dict[str, Reserve] | None = None
     compaction: bool = True
     prefix_bound_models: tuple[str, ...] = ()
+    smart_drops: bool = False
     protected_tools: dict[str, Annotated[int, pydantic.Field(ge=0, le=1_000)]] = {}
 
     def canonical(self) -> bytes:
@@ -69,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
     compaction: bool
     bound: bool
     spared: tuple[tuple[str, int], ...] = SPARED
+    smart: bool = False
 
 
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
@@ -107,6 +110,7 @@ def resolve(policy: Policy, model: str) -> Settings:
         compaction=policy.compaction,
         bound=any(_plain(name) in _plain(model) for name in (*PREFIX_BOUND, *policy.prefix_bound_models)),
         spared=tuple(sorted({**dict(SPARED), **{k.lower(): n for k, n in policy.protected_tools.items()}}.items())),
+        smart=policy.smart_drops,
     )
 
 

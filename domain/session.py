@@ -404,7 +404,7 @@ def _passed(state: State, event: ev.Pass) -> None:
             state.gone[arc(state, tag.m, part)] = number
         state.queue.pop(number, None)
     state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
-    state.held, state.swept = 0, len(state.tags)
+    state.held, state.looked, state.swept = 0, state.swept, len(state.tags)
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:
         state.usage = None

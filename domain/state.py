@@ -92,7 +92,8 @@ class Overflow(msgspec.Struct, array_like=True):
 class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
-    ``swept``: the newest tag the last rebuild saw; ``drained``: usage at the last emergency batch of this stay in the
+    ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at;
+    ``drained``: usage at the last emergency batch of this stay in the
     force band; ``spares``: tokens no longer sent of parts that stay.
     """
 
@@ -177,6 +178,7 @@ class State(msgspec.Struct, array_like=True):
     roads: dict[int, bytes] = msgspec.field(default_factory=dict)
     base_rest: list[int] | None = msgspec.field(default_factory=list)
     swept: int = 0
+    looked: int = 0
     drained: int | None = None
     spares: dict[int, int] = msgspec.field(default_factory=dict)
 

@@ -6,6 +6,8 @@ digest: the engine projects the request from it and seals it, before anything is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ from ..transcript import Message
 from ..window import family
 from . import lanes, local, permission, price, protection, refusal, schedule, tagger, triggers
 from .lanes import drops
-from .lanes.shape import Ask, Item, Work
+from .lanes.shape import Ask, Item, Part, Work
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -54,12 +56,14 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Facts ``decide`` cannot go on without: the texts of the head, rendered now.
+    """Facts ``decide`` cannot go on without: the texts of the head, rendered now, or what parts hold.
 
-    ``fold``: m[0] with all summaries on the path in it, and the guidance; else m[1] alone, with the new ones.
+    ``fold``: m[0] with all summaries on the path in it, and the guidance; False: m[1] alone, with the new ones; None:
+    not the head but the contents of ``parts``.
     """
 
-    fold: bool
+    fold: bool | None = None
+    parts: frozenset[Part] = frozenset()
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -91,8 +95,13 @@ class Decided(msgspec.Struct, frozen=True):
         return self.events[-1]  # type: ignore[return-value]  # by construction: decide puts it last
 
 
-def decide(state: State, given: Given, head: Head | None = None) -> Decided | Need:
-    """Decide what the next request is. Returns the events to store, or what has to be known first."""
+def decide(
+    state: State, given: Given, head: Head | None = None, facts: Mapping[Part, str] = MappingProxyType({})
+) -> Decided | Need:
+    """Decide what the next request is. Returns the events to store, or what has to be known first.
+
+    ``head`` and ``facts`` are the answers to what was asked for before.
+    """
     scene = Scene(state, given.seen)
     tagged = tagger.tag(scene, bound=given.settings.bound)
     now = max(state.seen, given.now)
@@ -146,7 +155,11 @@ def decide(state: State, given: Given, head: Head | None = None) -> Decided | Ne
     begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
     queue = tuple(item for item in queue if item.index >= begin)
     wanted = bool(reasons) or refresh or state.flush
-    works = () if quiet else _plan(scene, gauge, allowed, begin, keep, queue, wanted=wanted)
+    ask = None if quiet else _ask(scene, gauge, allowed, begin, keep, queue, facts, wanted=wanted)
+    missing = lanes.wants(ask) if ask is not None and allowed.granted else frozenset()
+    if missing:
+        return Need(parts=missing)
+    works = lanes.run(ask) if ask is not None else ()
     landing = _landing(works, allowed, wanted=wanted)
     decision = _decision(due, gauge, allowed, queue, works, landing, quiet, _price(scene, given, gauge, queue))
     shape = _Shape(scene, given, tagged, divergence, decision, size)
@@ -187,35 +200,35 @@ def _adopted(state: State, given: Given, gauge: schedule.Pressure) -> ev.Adopted
     )
 
 
-def _plan(
+def _ask(
     scene: Scene,
     gauge: schedule.Pressure,
     allowed: permission.Permission,
     begin: int,
     keep: frozenset[int],
     queue: tuple[Item, ...],
+    facts: Mapping[Part, str],
     *,
     wanted: bool,
-) -> tuple[Work, ...]:
-    """Ask the lanes what they can do; without permission where drops are held, so that it can be told."""
+) -> Ask | None:
+    """Return what the lanes are asked; without permission only where drops are held, so that it can be told."""
     state = scene.state
     if not gauge.settings.compaction or scene.seen.side or not (allowed.granted or queue):
-        return ()
+        return None
     rides = wanted or gauge.emergency or bool(queue)
     fresh = not state.primary or not state.episode or state.rebuilt < state.episode
-    return lanes.run(
-        Ask(
-            scene,
-            gauge.settings,
-            gauge,
-            allowed,
-            max(begin, allowed.reach),
-            protection.spared(state, keep, dict(gauge.settings.spared)),
-            drops.recent_tools(state),
-            rides,
-            routine=rides or (fresh and not (gauge.force and state.drained is not None)),
-            queued=queue,
-        )
+    return Ask(
+        scene,
+        gauge.settings,
+        gauge,
+        allowed,
+        max(begin, allowed.reach),
+        protection.spared(state, keep, dict(gauge.settings.spared)),
+        drops.recent_tools(state),
+        rides,
+        routine=rides or (fresh and not (gauge.force and state.drained is not None)),
+        queued=queue,
+        facts=facts,
     )
 
 

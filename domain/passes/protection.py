@@ -6,6 +6,7 @@ from ..policy import Settings
 from ..session import call_part
 from ..state import State
 from ..window import Window
+from .lanes.names import plain
 
 MIN_TOOLS = 3
 EXEMPLARS = 3
@@ -51,7 +52,7 @@ def spared(state: State, kept: frozenset[int], wanted: dict[str, int]) -> frozen
     found = set(kept)
     for number in reversed(state.tools_order):
         call = call_part(state, state.tags[number - 1].m, state.tags[number - 1].p)
-        name = call.name.lower().rpartition("__")[2] if call is not None else ""
+        name = plain(call.name) if call is not None else ""
         if name == ANSWERS:
             found.add(number)
         elif left.get(name, 0) > 0:

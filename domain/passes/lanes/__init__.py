@@ -1,30 +1,49 @@
 """The lanes of a pass: what each could do now, in one order (``design.md`` 5).
 
-A lane is a module with one pure function ``plan(ask) -> Work``; adding a lane is adding a module and a row.
+A lane is a module with one pure function ``plan(ask) -> Work``, and ``wants(ask)`` where it has to read contents first;
+adding a lane is adding a module and a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
-from . import age, emergency, queued
-from .shape import Ask, Work
+from . import age, dedup, emergency, injected, queued, smart
+from .shape import Ask, Part, Work
 
-LANES: tuple[Callable[[Ask], Work], ...] = (
-    queued.plan,
-    emergency.plan,
-    age.plan,
+
+class Lane(NamedTuple):
+    """A row of the table: what a lane does, and what it has to read for it."""
+
+    plan: Callable[[Ask], Work]
+    wants: Callable[[Ask], frozenset[Part]] | None = None
+
+
+LANES = (
+    Lane(queued.plan),
+    Lane(emergency.plan),
+    Lane(injected.plan, injected.wants),
+    Lane(dedup.plan, dedup.wants),
+    Lane(age.plan),
+    Lane(smart.plan, smart.wants),
 )
 """In the order of ``transform.md`` 0: each lane sees what those before it take out."""
+
+
+def wants(ask: Ask) -> frozenset[Part]:
+    """Return the contents that lanes still have to read; asked again once they are known."""
+    found = (lane.wants(ask) for lane in LANES if lane.wants is not None)
+    return frozenset().union(*found) - ask.facts.keys()
 
 
 def run(ask: Ask) -> tuple[Work, ...]:
     """Return what every lane that has work can do, in order."""
     found: list[Work] = []
-    for plan in LANES:
-        work = plan(ask)
+    for lane in LANES:
+        work = lane.plan(ask)
         if work.items:
             found.append(work)
             ask = msgspec.structs.replace(

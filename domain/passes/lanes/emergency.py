@@ -10,6 +10,7 @@ from ...session import call_part
 from ...transcript import Call
 from ..schedule import calibrated
 from .drops import drop
+from .names import plain
 from .shape import Ask, Item, Work
 
 NAME = "emergency"
@@ -19,14 +20,14 @@ AIM = 30
 """Per cent of the room above what no drop can reach that may stay filled."""
 RESERVE = 20
 """Per cent of the newest of tiers 1 and 2 that stay, rounded up."""
-FIRST = frozenset({"read", "todowrite", "task", "aft_outline", "aft_zoom"})
-SECOND = frozenset({"edit", "write", "apply_patch", "grep", "glob", "aft_search"})
+FIRST = frozenset({"read", "todowrite", "task", "outline", "zoom"})
+SECOND = frozenset({"edit", "write", "apply_patch", "grep", "glob", "search"})
 
 
 def tier(name: str) -> int:
     """Return how long results of a tool are kept: 1 the longest, 3 the shortest."""
-    plain = name.lower().removeprefix("mcp_")
-    return 1 if plain in FIRST else 2 if plain in SECOND else 3
+    own = plain(name)
+    return 1 if own in FIRST else 2 if own in SECOND else 3
 
 
 def plan(ask: Ask) -> Work:

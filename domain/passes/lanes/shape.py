@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ...identity import Scene
     from ..permission import Permission
     from ..schedule import Pressure
+
+
+Part: TypeAlias = tuple[int, int]
+"""Message and part of a content a lane has to read."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -36,21 +40,6 @@ class Item(msgspec.Struct, frozen=True):
     spares: tuple[tuple[int, int, int], ...] = ()
 
 
-class CallFact(msgspec.Struct, frozen=True):
-    """What a call's arguments say: a digest of all of them, the file they name (empty: none), the action they ask."""
-
-    print: bytes
-    path: str
-    action: str
-
-
-class Facts(msgspec.Struct, frozen=True):
-    """Contents a lane asked for, by (message, part)."""
-
-    calls: Mapping[tuple[int, int], CallFact] = MappingProxyType({})
-    texts: Mapping[tuple[int, int], str] = MappingProxyType({})
-
-
 class Ask(msgspec.Struct, frozen=True):
     """The pass as a lane sees it.
 
@@ -58,7 +47,8 @@ class Ask(msgspec.Struct, frozen=True):
     ``begin``: first path index that may be edited; ``spared``: tags no lane takes out by itself; ``recent``: the newest
     tool tags, of which small calls keep a skeleton; ``rides``: something else already rewrites the prefix on this pass;
     ``routine``: the once-per-episode cleanup may run; ``queued``: what the queue can do; ``taken`` and ``freed``: the
-    tags lanes before this one take out, and the local tokens they free.
+    tags lanes before this one take out, and the local tokens they free; ``facts``: contents lanes asked for, as a
+    person reads them (a call's are its arguments as JSON).
     """
 
     scene: Scene
@@ -71,7 +61,7 @@ class Ask(msgspec.Struct, frozen=True):
     rides: bool
     routine: bool
     queued: tuple[Item, ...] = ()
-    facts: Facts = Facts()
+    facts: Mapping[Part, str] = MappingProxyType({})
     taken: frozenset[int] = frozenset()
     freed: int = 0
 
@@ -82,10 +72,3 @@ class Work(msgspec.Struct, frozen=True):
     lane: str
     items: tuple[Item, ...] = ()
     texts: Mapping[bytes, bytes] = MappingProxyType({})
-
-
-class Wants(msgspec.Struct, frozen=True):
-    """Contents a lane has to read before it can plan, by (message, part)."""
-
-    calls: frozenset[tuple[int, int]] = frozenset()
-    texts: frozenset[tuple[int, int]] = frozenset()
