@@ -19,6 +19,7 @@ import msgspec
 
 from .. import engine
 from ..domain import events as ev
+from ..domain import items
 from ..domain.coverage import history
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
@@ -247,7 +248,7 @@ class Historian:
         now = gauged(core, state)
         figures = self._figures(now)
         offset = _offset(state)
-        rows = [self._row(state, m) for m in state.path[offset - 1 :]]
+        rows = [self._row(state, place) for place in range(offset, len(state.path) + 1)]
         usage = max(now.percent, 9_500) if forced else now.percent
         facts = trigger.Facts(
             running=state.run is not None and state.run.lease > core.clock(),
@@ -290,19 +291,21 @@ class Historian:
         return trigger.project(usage, active, droppable)
 
     @staticmethod
-    def _row(state: State, m: int) -> boundary.Row:
-        message = state.node(m).message
+    def _row(state: State, position: int) -> boundary.Row:
+        message = state.node(state.path[position - 1]).message
         return boundary.Row(
             tokens=sum(part.tokens for part in message.parts),
             user_prompt=message.role == "user" and any(isinstance(p, Text) and not p.blank for p in message.parts),
             tools=any(isinstance(part, Call | Result) for part in message.parts),
             calls=tuple(part.id for part in message.parts if isinstance(part, Call)),
             results=tuple(part.id for part in message.parts if isinstance(part, Result)),
+            tied=_tied(state, position),
         )
 
     def _turn(self, core: engine.Core, state: State, position: int) -> Turn:
         message: Message = state.node(state.path[position - 1]).message
-        return turn(state.codec, position, message, core.body(message.body), state.wire)
+        read = turn(state.codec, position, message, core.body(message.body), state.wire)
+        return msgspec.structs.replace(read, tied=True) if _tied(state, position) else read
 
     # ------------------------------------------------------------------- running
 
@@ -481,7 +484,13 @@ def _nothing(made: chunk.Chunk) -> parse.DraftCompartment:
 def _plain(one: Turn) -> chunk.Turn:
     calls = tuple(chunk.ToolUse(call.name, call.arguments, call.id) for call in one.calls)
     role: Any = one.role
-    return chunk.Turn(one.position, role, one.texts, calls, tuple(result.id for result in one.results))
+    return chunk.Turn(one.position, role, one.texts, calls, tuple(result.id for result in one.results), one.tied)
+
+
+def _tied(state: State, position: int) -> bool:
+    """Whether a message of the head's path hangs on the one before it (positions count from 1)."""
+    before = state.node(state.path[position - 2]).message if position > 1 else None
+    return items.tied(state.codec, before, state.node(state.path[position - 1]).message)
 
 
 def _draft(result: Summarised) -> parse.Draft:

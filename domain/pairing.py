@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from . import items
 from .errors import MessageError
 from .identity import Observation, Scene
 from .state import PARTS_LIMIT, State
@@ -24,12 +25,19 @@ def check_news(state: State, seen: Observation) -> None:
         begin -= 1
         if scene.message(scene.at(begin)).role == "assistant":
             break
+    while begin > 0 and items.tied(state.codec, scene.message(scene.at(begin - 1)), scene.message(scene.at(begin))):
+        begin -= 1
 
     def known(call: str) -> bool:
         owner = state.calls.get(call, 0) // PARTS_LIMIT
         return bool(owner) and -1 < scene.index(owner) < begin
 
-    check(((index, scene.message(scene.at(index))) for index in range(begin, scene.length())), state.codec, known)
+    told = ((index, scene.message(scene.at(index))) for index in range(begin, scene.length()))
+    if state.codec == items.CODEC:
+        before = range(begin - 1, -1, -1)
+        check_items(told, lambda call: any(items.holds(scene.message(scene.at(index)), call) for index in before))
+    else:
+        check(told, state.codec, known)
 
 
 def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[str], bool]) -> None:
@@ -66,6 +74,35 @@ def check(messages: Iterable[tuple[int, Message]], codec: str, known: Callable[[
                     )
                 del open_calls[part.id]
     if open_calls and codec not in CLOSING:
+        raise _unanswered(open_calls)
+
+
+def check_items(messages: Iterable[tuple[int, Message]], known: Callable[[str], bool]) -> None:
+    """Check (array index, message) pairs of a host whose messages are items: the answers need not follow at once.
+
+    ``known(id)``: whether a call of that id stands before these messages; it is taken for answered, or answered here.
+    Raises ``MessageError`` for an output without a call before it, a call without an output, and an id open twice.
+    """
+    open_calls: dict[str, int] = {}
+    for index, message in messages:
+        for part in message.parts:
+            if isinstance(part, Call):
+                if part.id in open_calls:
+                    raise MessageError(
+                        "two tool calls carry the same id; a provider refuses that",
+                        value=part.id,
+                        where=f"messages[{index}]",
+                    )
+                open_calls[part.id] = index
+            elif isinstance(part, Result) and part.id in open_calls:
+                del open_calls[part.id]
+            elif isinstance(part, Result) and not known(part.id):
+                raise MessageError(
+                    "an output answers no call before it; send the call too, or leave the output out",
+                    value=part.id,
+                    where=f"messages[{index}]",
+                )
+    if open_calls:
         raise _unanswered(open_calls)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from . import events as ev
+from . import items
 from .coverage import history
 from .edits import Arrival
 from .errors import LawBroken
@@ -180,6 +181,9 @@ def _link(state: State, m: int, message: Message) -> None:
 def _owner(state: State, m: int, call: str) -> int:
     """Return the key of the call a result of message ``m`` answers: of the answer before it, else the newest."""
     above = state.node(m).parent
+    if state.codec == items.CODEC:
+        maker = _maker(state, above, call)
+        return key(maker, 0) if maker else 0
     while above and state.node(above).message.role != "assistant":
         above = state.node(above).parent
     if above:
@@ -187,6 +191,13 @@ def _owner(state: State, m: int, call: str) -> int:
             if isinstance(part, Call) and part.id == call:
                 return key(above, p)
     return state.calls.get(call, 0)
+
+
+def _maker(state: State, above: int, call: str) -> int:
+    """Return the item that is the call, among several of one answer or further up; 0 where there is none."""
+    while above and not items.holds(state.node(above).message, call):
+        above = state.node(above).parent
+    return above
 
 
 def children(state: State) -> dict[int, list[int]]:
@@ -496,6 +507,8 @@ def arc(state: State, m: int, part: Any) -> str:
     if isinstance(part, Call) or state.node(m).message.role == "assistant":  # opencode: both stand in one message
         return f"{m}:{part.id}"
     above = state.node(m).parent
+    if state.codec == items.CODEC:
+        return f"{_maker(state, above, part.id)}:{part.id}"
     while above and state.node(above).message.role != "assistant":
         above = state.node(above).parent  # other results of the same turn
     return f"{above}:{part.id}"

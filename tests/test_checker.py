@@ -14,25 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checker import Violation, anthropic, broken_rules, examples, mutants, openai, pi, recorded, thinking
+from checker import Violation, anthropic, broken_rules, examples, mutants, openai, pi, recorded, responses, thinking
 from checker.base import clone
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 TRACES = SHARED / "traces"
 SAMPLES = SHARED / "hosts" / "samples"
-RULES = {**anthropic.RULES, **thinking.RULES, **openai.RULES, **pi.RULES}
+RULES = {**anthropic.RULES, **thinking.RULES, **openai.RULES, **pi.RULES, **responses.RULES}
 CHECKS: dict[str, Callable[[Any], list[Violation]]] = {
     "anthropic": anthropic.check,
     "openai": openai.check,
     "pi": pi.check,
+    "responses": responses.check,
 }
 EXAMPLES: dict[str, Callable[[], Any]] = {
     "anthropic": examples.anthropic_request,
     "anthropic-against": examples.anthropic_running,
     "openai": examples.openai_request,
     "pi": examples.pi_messages,
+    "responses": examples.responses_request,
+    "responses-against": examples.responses_request,
 }
+PARTS = {"anthropic": "messages", "openai": "messages", "responses": "input"}
 COUNTS = {
     "claude-code-a-opus46": 259,  # the table of traces/README.md
     "claude-code-b-sonnet45": 290,
@@ -48,6 +52,8 @@ def _judge(family: str, valid: Any, request: Any) -> list[Violation]:
     """Judge ``request``; the rules on thinking see the ``valid`` one beside it."""
     if family == "anthropic-against":
         return [*anthropic.check(request), *thinking.check_against(valid, request)]
+    if family == "responses-against":
+        return [*responses.check(request), *responses.check_against(valid, request)]
     return CHECKS[family](request)
 
 
@@ -58,7 +64,7 @@ def _trace(name: str) -> tuple[recorded.Call, ...]:
 
 @cache
 def _sample_requests() -> tuple[tuple[str, str, dict[str, Any]], ...]:
-    """Return (path, family, body) of every sample of a whole Anthropic or Chat Completions request."""
+    """Return (path, family, body) of every sample of a whole Anthropic, Chat Completions or Responses request."""
     found = []
     for path in sorted(SAMPLES.rglob("*.json")):
         if not path.parent.name.startswith("wire_") and "before_provider_request" not in path.name:
@@ -68,11 +74,17 @@ def _sample_requests() -> tuple[tuple[str, str, dict[str, Any]], ...]:
         if isinstance(body, dict) and "messages" in body:
             chat = "chat-completions" in path.name
             found.append((str(path.relative_to(SAMPLES)), "openai" if chat else "anthropic", body))
+        elif isinstance(body, dict) and "input" in body:
+            found.append((str(path.relative_to(SAMPLES)), "responses", body))
     return tuple(found)
 
 
 def _recorded_sources(family: str) -> Iterator[tuple[str, Any]]:
     """Yield (name, request) of recorded requests for mutants: an early one of each trace, and a long one."""
+    if family.startswith("responses"):  # there is no trace of this wire, only samples
+        if SAMPLES.is_dir():
+            yield from ((path, body) for path, kind, body in _sample_requests() if kind == "responses")
+        return
     if not TRACES.is_dir():
         return
     for name in recorded.NAMES:
@@ -151,7 +163,7 @@ def test_recorded_pi_messages_are_accepted() -> None:
 @needs_samples
 def test_every_sample_request_is_accepted() -> None:
     requests = _sample_requests()
-    assert {family for _, family, _ in requests} == {"anthropic", "openai"}
+    assert {family for _, family, _ in requests} == {"anthropic", "openai", "responses"}
     for path, family, body in requests:
         assert CHECKS[family](body) == [], path
 
@@ -207,7 +219,8 @@ def test_every_rule_has_a_mutant_and_the_list_is_printed(capsys: pytest.CaptureF
     ANT-1 ANT-2 ANT-3 ANT-4 ANT-5 ANT-6 ANT-7 ANT-8 ANT-9 ANT-10 ANT-11 ANT-12 ANT-13 ANT-14 ANT-15 ANT-16 ANT-17
     ANT-18 ANT-19 ANT-20 ANT-21 ANT-22 ANT-23 ANT-24 ANT-25 ANT-26 ANT-27 ANT-28 ANT-29 ANT-30 ANT-31 ANT-32 OAI-1
     OAI-2 OAI-3 OAI-4 OAI-5 OAI-6 OAI-7 OAI-8 OAI-9 OAI-10 OAI-11 OAI-12 OAI-13 OAI-14 OAI-15 OAI-16 OAI-17 OAI-18
-    OAI-19 OAI-20 OAI-21 OAI-22 PI-1 PI-2 PI-3
+    OAI-19 OAI-20 OAI-21 OAI-22 PI-1 PI-2 PI-3 RESP-1 RESP-2 RESP-3 RESP-4 RESP-5 RESP-6 RESP-7 RESP-8 RESP-9
+    RESP-10 RESP-11 RESP-12 RESP-13 RESP-14 RESP-15 RESP-16 RESP-17 RESP-18 RESP-19 RESP-20 RESP-21 RESP-22 RESP-23
     """
     accepted: Counter[str] = Counter()
     for family, example in EXAMPLES.items():
@@ -219,6 +232,8 @@ def test_every_rule_has_a_mutant_and_the_list_is_printed(capsys: pytest.CaptureF
         for _, request in _recorded_sources("anthropic-against"):
             accepted["anthropic-against"] += not thinking.check_against(request, request)
     if SAMPLES.is_dir():
+        for _, request in _recorded_sources("responses-against"):
+            accepted["responses-against"] += not responses.check_against(request, request)
         accepted.update(family for _, family, body in _sample_requests() if not CHECKS[family](body))
     by_hand: Counter[str] = Counter()
     by_record: Counter[str] = Counter()
@@ -234,14 +249,16 @@ def test_every_rule_has_a_mutant_and_the_list_is_printed(capsys: pytest.CaptureF
     listed = test_every_rule_has_a_mutant_and_the_list_is_printed.__doc__ or ""
     assert re.findall(r"[A-Z]+-\d+", listed) == list(RULES)
     assert not [rule for rule in RULES if not by_hand[rule]]
-    if TRACES.is_dir():
+    if TRACES.is_dir() and SAMPLES.is_dir():
         assert not [rule for rule in RULES if not by_record[rule]]
 
 
 def _family(rule: str) -> str:
     if rule in thinking.RULES:
         return "anthropic-against"
-    return {"ANT": "anthropic", "OAI": "openai", "PI": "pi"}[rule.partition("-")[0]]
+    if rule in ("RESP-22", "RESP-23"):
+        return "responses-against"
+    return {"ANT": "anthropic", "OAI": "openai", "PI": "pi", "RESP": "responses"}[rule.partition("-")[0]]
 
 
 def test_a_prefill_is_allowed_only_where_the_model_takes_one() -> None:
@@ -274,16 +291,17 @@ def test_thinking_of_the_running_round_goes_whole_or_not_at_all() -> None:
 # The checker itself
 
 
-@pytest.mark.parametrize("family", ["anthropic", "openai"])
+@pytest.mark.parametrize("family", ["anthropic", "openai", "responses"])
 def test_the_incremental_checker_agrees_with_the_whole_one(family: str) -> None:
-    module = anthropic if family == "anthropic" else openai
+    module: Any = {"anthropic": anthropic, "openai": openai, "responses": responses}[family]
+    parts = PARTS[family]
     request = EXAMPLES[family]()
     growing = module.Incremental()
-    for end in range(len(request["messages"]) + 1):
-        prefix = {**request, "messages": request["messages"][:end]}
+    for end in range(len(request[parts]) + 1):
+        prefix = {**request, parts: request[parts][:end]}
         assert growing.request(prefix) == module.check(prefix), end
     strange = clone(request)
-    strange["messages"][0]["content"] = object()  # has no digest
+    strange[parts][0]["content"] = object()  # has no digest
     assert growing.request(strange) == module.check(strange) != []
     assert growing.request(request) == []
     sources = [request, *(source for _, source in _recorded_sources(family))]
@@ -300,7 +318,7 @@ def test_the_incremental_checker_agrees_with_the_whole_one(family: str) -> None:
                 assert state.request(turn) == module.check(turn), (rule, mutate.__name__)
 
 
-@pytest.mark.parametrize("family", ["anthropic", "openai", "pi"])
+@pytest.mark.parametrize("family", ["anthropic", "openai", "pi", "responses"])
 def test_no_input_makes_the_checker_raise(family: str) -> None:
     valid = EXAMPLES[family]()
     places = 0
@@ -337,5 +355,5 @@ def test_the_checker_imports_only_the_standard_library() -> None:
 
 def test_the_specification_states_the_rules_the_checker_has() -> None:
     text = (ROOT / "specs" / "provider-rules.md").read_text(encoding="utf-8")
-    stated = dict(re.findall(r"^\| ((?:ANT|OAI|PI)-\d+) \| (.+?) \|", text, flags=re.MULTILINE))
+    stated = dict(re.findall(r"^\| ((?:ANT|OAI|PI|RESP)-\d+) \| (.+?) \|", text, flags=re.MULTILINE))
     assert stated == RULES

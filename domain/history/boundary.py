@@ -29,7 +29,8 @@ Reason: TypeAlias = Literal[
 class Row(msgspec.Struct, frozen=True, gc=False):
     """One message: its true-raw tokens, whether it is a meaningful user message, whether it carries a tool part.
 
-    ``calls`` and ``results``: the ids of the tool calls and tool results in it.
+    ``calls`` and ``results``: the ids of the tool calls and tool results in it. ``tied``: it may not be parted from the
+    message before it.
     """
 
     tokens: int
@@ -37,6 +38,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     tools: bool = False
     calls: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
+    tied: bool = False
 
 
 class Boundary(msgspec.Struct, frozen=True):
@@ -86,11 +88,14 @@ class Arcs(msgspec.Struct, frozen=True):
         return span[0] if span[0] >= floor else span[1] + 1
 
 
-def find_arcs(calls_and_results: Iterable[tuple[Sequence[str], Sequence[str]]], first: int) -> Arcs:
+def find_arcs(
+    calls_and_results: Iterable[tuple[Sequence[str], Sequence[str]]], first: int, tied: Iterable[int] = ()
+) -> Arcs:
     """Return the arcs of rows from position ``first`` on, each given as (call ids, result ids).
 
-    A result whose call is not among them answers a call before ``first``: its arc starts at ``first - 1``. A reused id
-    is a new arc; a second result lengthens its arc.
+    ``tied``: positions that hang on the one before them, as if an arc held both. A result whose call is not among them
+    answers a call before ``first``: its arc starts at ``first - 1``. A reused id is a new arc; a second result
+    lengthens its arc.
     """
     arcs: list[list[int]] = []
     newest: dict[str, list[int]] = {}
@@ -103,6 +108,7 @@ def find_arcs(calls_and_results: Iterable[tuple[Sequence[str], Sequence[str]]], 
                 newest[result] = [first - 1, 0]
                 arcs.append(newest[result])
             newest[result][1] = position
+    arcs += [[place - 1, place] for place in tied]
     spans: list[tuple[int, int]] = []
     for start, end in sorted((start, end) for start, end in arcs if end):
         if spans and start <= spans[-1][1]:  # a shared row joins as well: a fence behind one would split the other
@@ -154,7 +160,8 @@ def resolve(
         return Boundary(offset, offset, offset, "empty-session", False, 0, 0, False, offset - 1, figures.scale)
     totals = [0, *accumulate(row.tokens for row in rows)]
     end = offset + len(rows)
-    arcs = find_arcs(((row.calls, row.results) for row in rows), offset)
+    tied = [place for place, row in enumerate(rows, offset) if row.tied]
+    arcs = find_arcs(((row.calls, row.results) for row in rows), offset, tied)
     walk, reason = _size_walk(totals, offset, figures.scaled)
     recent = next((call for call in arcs.open if call >= walk), 0)
     head = _Head(rows, offset, end, totals, arcs, recent, figures)

@@ -29,13 +29,17 @@ class ToolUse(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One message as the historian sees it. ``results``: ids of the tool results it holds."""
+    """One message as the historian sees it.
+
+    ``results``: ids of the tool results it holds. ``tied``: it may not be parted from the message before it.
+    """
 
     position: int
     role: Role
     texts: tuple[str, ...] = ()
     calls: tuple[ToolUse, ...] = ()
     results: tuple[str, ...] = ()
+    tied: bool = False
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -93,7 +97,8 @@ def build(turns: Sequence[Turn], budget: int, count: Callable[[str], int]) -> Ch
     if not turns or any(after.position != before.position + 1 for before, after in pairwise(turns)):
         raise OptionError("a chunk needs messages in consecutive positions", value=len(turns), where="turns")
     start, last = turns[0].position, turns[-1].position
-    arcs = find_arcs((([call.id for call in turn.calls if call.id], turn.results) for turn in turns), start)
+    tied = [turn.position for turn in turns if turn.tied]
+    arcs = find_arcs((([call.id for call in turn.calls if call.id], turn.results) for turn in turns), start, tied)
     blocks = _blocks(turns)
     taken: list[_Block] = []
     total, has_more = 0, False

@@ -6,6 +6,7 @@ import hashlib
 
 import msgspec
 
+from .. import items
 from ..edits import Arrival, Edit, SetBody, SetShape
 from ..identity import Scene
 from ..state import key
@@ -64,11 +65,24 @@ def _gone(scene: Scene, m: int, first: int, message: Message) -> tuple[Edit, ...
     return tuple(
         SetBody(m, p, "absent")
         for p, part in enumerate(message.parts)
-        if p >= first and isinstance(part, Call | Result) and f"{_caller(scene, m, part)}:{part.id}" in state.gone
+        if p >= first
+        and (
+            (isinstance(part, Call | Result) and f"{_caller(scene, m, part)}:{part.id}" in state.gone)
+            or (isinstance(part, Thinking) and _led_to_gone(scene, m))
+        )
     )
 
 
+def _led_to_gone(scene: Scene, m: int) -> bool:
+    """Whether this is a reasoning item whose call has left: it may not come back without it (ITEM-5)."""
+    if scene.state.codec != items.CODEC:
+        return False
+    return any(f"{owner}:{call.id}" in scene.state.gone for owner, call in items.led_to(scene, m))
+
+
 def _caller(scene: Scene, m: int, part: Call | Result) -> int:
+    if isinstance(part, Result) and scene.state.codec == items.CODEC:
+        return items.caller(scene, m, part)
     if isinstance(part, Call) or scene.message(m).role == "assistant":  # opencode: both stand in one message
         return m
     index = scene.index(m) - 1

@@ -4,7 +4,10 @@ It imports nothing of the product and only the standard library, so that a mista
 The rules are written down in ``specs/provider-rules.md``; each module's ``RULES`` holds the same ids.
 """
 
-from . import anthropic, examples, mutants, openai, pi, recorded, thinking
+from . import anthropic, examples, mutants, openai, pi, recorded, responses, thinking
 from .base import Violation, broken_rules
 
-__all__ = ["Violation", "anthropic", "broken_rules", "examples", "mutants", "openai", "pi", "recorded", "thinking"]
+__all__ = [
+    "Violation", "anthropic", "broken_rules", "examples", "mutants", "openai", "pi", "recorded", "responses",
+    "thinking",
+]  # fmt: skip

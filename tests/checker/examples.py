@@ -122,6 +122,57 @@ def openai_request() -> dict[str, Any]:
     }
 
 
+def responses_request() -> dict[str, Any]:
+    """Return a Responses request with reasoning, parallel calls, custom and hosted tools, an image, a compaction."""
+    image = {"type": "input_image", "image_url": f"data:image/png;base64,{_PIXEL}"}
+    thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": "b3BhcXVl"}
+    return {
+        "model": "gpt-5.4",
+        "instructions": "You help with code.",
+        "tools": [
+            {"type": "function", "name": "read", "parameters": {"type": "object"}},
+            {"type": "custom", "name": "apply_patch"},
+            {"type": "namespace", "name": "mcp__x", "tools": [{"type": "function", "name": "read"}]},
+            {"type": "web_search"},
+        ],
+        "input": [
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+            {"type": "compaction", "encrypted_content": "b3BhcXVl"},
+            {"role": "user", "content": [{"type": "input_text", "text": "What is this?"}, image]},
+            {**thought, "id": "rs_1"},
+            {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": '{"path": "a"}'},
+            {"type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_2", "output": ""},
+            {
+                "type": "function_call_output",
+                "call_id": "call_1",
+                "output": [{"type": "input_text", "text": "a"}, image],
+            },
+            {**thought, "id": "rs_2", "content": None},
+            {
+                "type": "message",
+                "id": "msg_1",
+                "status": "completed",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "I patch it.", "annotations": []}],
+            },
+            {
+                "type": "custom_tool_call",
+                "id": "ctc_1",
+                "call_id": "call_3",
+                "name": "apply_patch",
+                "input": "*** Begin",
+            },
+            {"type": "custom_tool_call_output", "call_id": "call_3", "output": "done"},
+            {**thought, "id": "rs_3"},
+            {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
+            {"type": "local_shell_call", "id": "sh_1", "call_id": "call_4", "action": {"type": "exec", "command": []}},
+            {"type": "function_call_output", "call_id": "call_4", "output": "naïve 🙂"},
+            {"type": "message", "role": "user", "content": "Go on."},
+        ],
+    }
+
+
 def pi_messages() -> list[dict[str, Any]]:
     """Return Pi AgentMessages with each role, an aborted turn, a call without a result, and odd thinking."""
     said: dict[str, Any] = {"role": "assistant", "api": "anthropic-messages", "model": "claude-opus-4-6"}

@@ -31,13 +31,17 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One message, complete and neutral. ``position``: its ordinal; media and reasoning are left out."""
+    """One message, complete and neutral. ``position``: its ordinal; media and reasoning are left out.
+
+    ``tied``: a summary may not end before it, since it is of one answer with the message before it.
+    """
 
     position: int
     role: str
     texts: tuple[str, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolOutput, ...] = ()
+    tied: bool = False
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ A drop is *real or absent*: a call keeps its real arguments with a placeholder r
 
 from __future__ import annotations
 
+from ... import items
 from ...edits import Edit, SetBody, SetMedia
 from ...identity import Scene
 from ...state import PARTS_LIMIT, State, Tag, key
@@ -69,7 +70,8 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
     last = index == scene.length() - 1
     # a call that another path of the tree answers too cannot go: that path may come back
     shared = state.answers.get(owner, 0) > 1
-    if small or last or shared or _needs_skeleton(scene, index, message, caller):
+    reasoned = _reasoned(scene, cm)
+    if small or last or shared or reasoned is None or _needs_skeleton(scene, index, message, caller):
         edits: tuple[Edit, ...] = (SetBody(cm, cp, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
         mode = "skeleton_real"
         if result.media:
@@ -77,13 +79,21 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
         net = result.tokens - PLACEHOLDER_TOKENS
         return Item(number, mode, edits, max(net, 0), index, net)
     edits = (SetBody(cm, cp, "absent"), SetBody(tag.m, tag.p, "absent"))
-    net = result.tokens + call.tokens
-    return Item(number, "full", edits, net, min(index, scene.index(cm)), net)
+    thought = tuple((m, 0, scene.message(m).parts[0].tokens) for m in reasoned)
+    edits = (*(SetBody(m, p, "absent") for m, p, _ in thought), *edits)
+    net = result.tokens + call.tokens + sum(tokens for _, _, tokens in thought)
+    first = min(index, scene.index(cm), *(scene.index(m) for m in reasoned))
+    return Item(number, "full", edits, net, first, net, thought)
+
+
+def _reasoned(scene: Scene, caller: int) -> tuple[int, ...] | None:
+    """Return the messages that leave with a call, None where the call has to stay."""
+    return items.companions(scene, caller) if scene.state.codec == items.CODEC else ()
 
 
 def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message) -> bool:
     """Whether removing the arc would touch native reasoning (3.4) or fuse two reasoned turns (``hosts.md`` 6.1, 9)."""
-    if scene.state.codec == "openai-chat":
+    if scene.state.codec in ("openai-chat", items.CODEC):
         return False
     if any(isinstance(part, Thinking) for part in caller.parts):
         return True
