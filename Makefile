@@ -5,11 +5,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONUTF8 := 1
 
-.PHONY: help demo test quick lint format bench soak specs setup clean
+.PHONY: help demo test e2e quick lint format bench soak specs setup clean
 
 help:
 	@echo 'make demo    the main job on a bundled session: no key, no network'
 	@echo 'make test    every test, with a real PostgreSQL'
+	@echo 'make e2e     the real hosts, installed into .hosts, against a scripted provider; prints a table'
 	@echo 'make quick   the tests without the slow ones and without PostgreSQL (under a minute)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff put layout, imports and small things right'
@@ -26,8 +27,12 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest
 
+e2e: setup
+	@bash scripts/hosts
+	$(BIN)/python tests/e2e/run.py
+
 quick: setup
-	$(BIN)/python -m pytest -m 'not slow and not postgres' -q
+	$(BIN)/python -m pytest -m 'not slow and not postgres and not e2e' -q
 
 lint: setup
 	$(BIN)/ruff check .
@@ -48,4 +53,4 @@ specs: setup
 	$(BIN)/python tests/support/catalogue.py --write
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist foldlog.egg-info
+	rm -rf .venv .hosts .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist foldlog.egg-info

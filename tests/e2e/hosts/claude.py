@@ -8,6 +8,7 @@ NAME = "claude-code"
 PACKAGE = "@anthropic-ai/claude-code"
 WIRE = "anthropic"
 MODEL = "claude-sonnet-4-5"
+WINDOW = 40_000
 FORKS = True
 
 

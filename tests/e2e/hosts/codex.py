@@ -8,6 +8,7 @@ NAME = "codex"
 PACKAGE = "@openai/codex"
 WIRE = "openai-responses"
 MODEL = "scripted-1"
+WINDOW = 36_000
 FORKS = False
 
 

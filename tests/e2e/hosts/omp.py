@@ -9,6 +9,7 @@ NAME = "omp"
 PACKAGE = "@oh-my-pi/pi-coding-agent"
 WIRE = "anthropic"
 MODEL = pi.MODEL
+WINDOW = 56_000
 FORKS = False
 
 

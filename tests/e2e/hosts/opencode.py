@@ -8,6 +8,7 @@ NAME = "opencode"
 PACKAGE = "opencode-ai"
 WIRE = "anthropic"
 MODEL = "scripted-1"
+WINDOW = 40_000
 FORKS = True
 QUIET = {
     "npm_config_offline": "true",

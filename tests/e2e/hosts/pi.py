@@ -8,6 +8,7 @@ NAME = "pi"
 PACKAGE = "@earendil-works/pi-coding-agent"
 WIRE = "anthropic"
 MODEL = "scripted-1"
+WINDOW = 32_000
 FORKS = True
 
 

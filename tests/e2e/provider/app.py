@@ -122,7 +122,7 @@ async def _model(state: State, wire: Wire, request: Request) -> Response:
         wire.name,
         request.url.path,
         str(body.get("model")),
-        _conversation(request, body) + ("" if at.kind in {"step", "summary"} else f"#{at.kind}"),
+        _conversation(request, body) + ("" if at.kind == "step" else f"#{at.kind}"),
         bool(body.get("stream")),
         at.kind,
         at.track,
@@ -212,43 +212,17 @@ def _answer(
     at: script.Place,
     billed: Billed,
 ) -> Answer:
-    step = script.step_of(state.scenario, at)
+    at, step, made = script.playable(state.scenario, at, seen)
     name = f"{at.track}_{at.step:04d}"
     wants = wire.name == "openai-responses" or (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}
     think = step.think if wants and wire.name != "openai-chat" else ""
     if think:
         state.thought.add(name)
-    prefix = list(blocks.prefixes(prompt))[-1] if prompt else b""
-    prefix_bound = state.scenario.bound and wire.name == "anthropic"
-    signature = signing.sign(think, name, prefix if prefix_bound else None) if think else ""
+    prefix = list(blocks.prefixes(prompt))[-1] if state.scenario.bound and wire.name == "anthropic" else None
+    signature = signing.sign(think, name, prefix) if think else ""
     head = "toolu" if wire.name == "anthropic" else "call"
-    calls = []
-    for index, call in enumerate(step.calls if at.kind == "step" else ()):
-        made = script.call_of(call, seen)
-        if made is not None:
-            calls.append((f"{head}_{name}_{index}n{state.count}", *made))
-    say = step.say
-    if step.calls and not calls:  # a call nobody offers a tool for: go on with the next step
-        say = f"{say} (no such tool here)".strip()
-        calls = _next(state, seen, at, head)
-    return Answer(state.count, str(body.get("model")), say, think, signature, tuple(calls), billed)
-
-
-def _next(
-    state: State, seen: script.Seen, at: script.Place, head: str
-) -> list[tuple[str, script.Tool, dict[str, Any]]]:
-    """The calls of the first later step that can be made, so that a host without a tool does not end its turn."""
-    track = state.scenario.tracks.get(at.track, ())
-    for number in range(at.step + 1, len(track)):
-        made = [(index, script.call_of(call, seen)) for index, call in enumerate(track[number].calls)]
-        if not track[number].calls:
-            return []
-        calls = [
-            (f"{head}_{at.track}_{number:04d}_{index}n{state.count}", *each) for index, each in made if each is not None
-        ]
-        if calls:
-            return calls
-    return []
+    calls = tuple((f"{head}_{name}_{index}n{state.count}", *each) for index, each in enumerate(made))
+    return Answer(state.count, str(body.get("model")), step.say, think, signature, calls, billed)
 
 
 async def _sent(wire: Wire, answer: Answer, failure: Failure | None) -> AsyncIterator[bytes]:

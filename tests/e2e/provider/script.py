@@ -98,6 +98,18 @@ def step_of(scenario: Scenario, at: Place) -> Step:
     return track[at.step] if at.step < len(track) else Step(say="All done.")
 
 
+def playable(scenario: Scenario, at: Place, seen: Seen) -> tuple[Place, Step, list[tuple[Tool, dict[str, Any]]]]:
+    """Return the step to play with its calls: the next one whose calls the offered tools can make, or that ends."""
+    while True:
+        step = step_of(scenario, at)
+        if at.kind != "step":
+            return at, step, []
+        calls = [made for made in (call_of(call, seen) for call in step.calls) if made is not None]
+        if calls or not step.calls:
+            return at, step, calls
+        at = Place(at.kind, at.track, at.step + 1)
+
+
 def find(kind: str, tools: tuple[Tool, ...]) -> Tool | None:
     """Return the tool that does ``kind``, by its name without prefixes."""
     for wanted in _KINDS[kind]:

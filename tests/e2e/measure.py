@@ -1,0 +1,116 @@
+"""What a run shows: the provider's records beside the passes of foldlog's log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.provider.record import Record
+
+from foldlog import Engine
+from foldlog.projections.timeline import Row, timeline
+
+SLACK = 256
+"""Tokens an automatic cache may miss at the end of a prefix: two of its steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request of the main conversation beside the one before it and the pass that made it (None: no foldlog)."""
+
+    record: Record
+    before: Record | None
+    row: Row | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether a byte of what the request before sent is different now."""
+        return self.before is not None and self.record.shared < size(self.before)
+
+    @property
+    def missed(self) -> bool:
+        """Whether the cache gave less than what both requests have in common."""
+        return self.before is not None and self.record.read < size(self.before) - SLACK
+
+    @property
+    def cause(self) -> str:
+        """Why the cache was not read up to the end of the request before, in the log's words; nothing where it was."""
+        if self.before is None:
+            return "first"
+        if not self.missed:
+            return ""
+        if self.row is None:
+            return "host"
+        if self.row.divergence:
+            return f"host: {self.row.divergence}"
+        return " ".join((self.row.level, *self.row.reasons)) if self.row.level != "defer" else "unexplained"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A line of the table. ``share``: cache reads of all prompt tokens; ``between``: the same without the requests
+    that begin, fold or compact. ``causes``: why the others did not read what was there.
+    """
+
+    steps: int
+    folds: int
+    share: float
+    between: float
+    causes: dict[str, int]
+
+
+def size(record: Record) -> int:
+    """Return the prompt's tokens, also of a request that was refused."""
+    return sum(block[3] for block in record.blocks)
+
+
+def rows(db: Path, which: str = "") -> list[Row]:
+    """Return the passes of all streams whose name holds ``which``, in the order they were made."""
+    found: list[Row] = []
+    with Engine.open(f"sqlite:///{db}", summarizer=None) as engine:
+        for stream, _ in engine.sessions():
+            if which in stream:
+                found += timeline(engine.log, stream)
+    return sorted(found, key=lambda row: row.at)
+
+
+def streams(db: Path) -> list[str]:
+    """Return the names of all sessions in the store."""
+    with Engine.open(f"sqlite:///{db}", summarizer=None) as engine:
+        return [stream for stream, _ in engine.sessions()]
+
+
+def main(records: list[Record], passes: list[Row] | None = None, conversation: str = "") -> list[Asked]:
+    """Return the answered requests of the main track, each with the one before and the newest pass older than it."""
+    by_number = {each.n: each for each in records}
+    found: list[Asked] = []
+    for each in records:
+        if each.kind != "step" or each.track != "main" or each.status != 200 or each.failure == "overflow":
+            continue
+        if conversation and conversation not in each.conversation:
+            continue
+        made = [row for row in passes or () if row.at <= each.at * 1000 + 1]
+        found.append(Asked(each, by_number.get(each.before), made[-1] if made else None))
+    return found
+
+
+def measured(asked: list[Asked], records: list[Record]) -> Measured:
+    """Return the table's line for a run."""
+    quiet = [each for each in asked if each.before is not None and not each.changed]
+    folds = len({each.row.number for each in asked if each.row and each.row.level == "hard"}) - 1
+    if asked and asked[0].row is None:
+        folds = sum(each.kind == "summary" for each in records)
+    causes = Counter(each.cause for each in asked if each.cause)
+    return Measured(
+        steps=len(asked),
+        folds=folds,
+        share=_share([each.record for each in asked]),
+        between=_share([each.record for each in quiet]),
+        causes=dict(causes),
+    )
+
+
+def _share(records: list[Record]) -> float:
+    total = sum(each.total for each in records)
+    return sum(each.read for each in records) / total if total else 0.0

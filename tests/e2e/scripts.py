@@ -1,0 +1,76 @@
+"""The scenarios: sessions on a scratch folder, made of seeded text, so that each run sends the same bytes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from e2e.provider.scenario import Call, Failure, Scenario, Step
+
+_WORDS = (
+    "queue worker retry ledger cursor shard replica index parser token buffer socket timeout header payload schema "
+    "migration checkpoint snapshot lease epoch cluster router gateway cache eviction budget planner scheduler metric "
+    "alert fixture harness assertion coverage boundary adapter codec stream digest signature manifest registry volume"
+).split()
+FILES = 24
+LINES = 90
+"""About 6 kB a file: a read brings some 1,700 tokens."""
+PROMPT = "Work through the list in this folder, file after file. [[{track}:{step}]]"
+
+
+def fill(folder: Path) -> None:
+    """Write the scratch folder's files."""
+    for number in range(FILES):
+        lines = "".join(f"{line}\n" for line in _lines(number))
+        (folder / f"part{number:02d}.txt").write_text(lines, encoding="utf-8")
+
+
+def _lines(number: int) -> list[str]:
+    words = random.Random(number)
+    return [f"{number:02d}.{line:03d} {' '.join(words.choices(_WORDS, k=8))}" for line in range(LINES)]
+
+
+def first_line(number: int) -> str:
+    """Return the first line of a file, by which its original is known."""
+    return _lines(number)[0]
+
+
+def long(
+    work: Path, window: int, *, steps: int = 40, stop: int = 24, bound: bool = False, tools: bool = True
+) -> Scenario:
+    """Return a session of ``steps`` steps in two turns, the first of which ends behind step ``stop``.
+
+    Files are read and searched, notes are written; with ``tools`` the model drops what it has read every eight steps
+    and brings an original back near the end.
+    """
+    played: list[Step] = []
+    for number in range(steps):
+        think = f"File {number} is next; the list says so." if number % 3 == 0 else ""
+        if number == stop:
+            played.append(Step(f"The first half is done, {number} steps.", think))
+        elif tools and number % 8 == 7:
+            played.append(Step("These are noted; I let them go.", think, (Call("reduce", keep=6),)))
+        elif tools and number == steps - 3:
+            played.append(Step("I want to see the first one again.", think, (Call("expand"),)))
+        elif number % 4 == 3:
+            note = f"notes of step {number}\n" + "\n".join(first_line(each) for each in range(number % FILES))
+            path = str(work / f"notes{number:02d}.txt")
+            played.append(
+                Step(f"Step {number}: I write down what I found.", think, (Call("write", path=path, content=note),))
+            )
+        elif number % 4 == 2:
+            command = f"sort -r part{number % FILES:02d}.txt | head -n 70; echo step {number}"
+            played.append(Step(f"Step {number}: I search.", think, (Call("run", command=command),)))
+        else:
+            path = str(work / f"part{number % FILES:02d}.txt")
+            played.append(Step(f"Step {number}: I read the next file.", think, (Call("read", path=path),)))
+    played.append(Step("The list is done."))
+    return Scenario(tracks={"main": tuple(played)}, window=window, bound=bound)
+
+
+def trouble(
+    work: Path, window: int, failures: tuple[Failure, ...], *, steps: int = 12, bound: bool = False
+) -> Scenario:
+    """Return a short session with scripted failures."""
+    whole = long(work, window, steps=steps, stop=steps + 1, bound=bound)
+    return Scenario(tracks=whole.tracks, window=window, bound=bound, failures=failures)

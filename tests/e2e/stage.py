@@ -1,0 +1,151 @@
+"""A stage for one run: a room, the scripted provider in it, foldlog between both or not, and the host that plays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from e2e import scripts
+from e2e.hosts import base
+from e2e.provider import record, scenario
+
+_TESTS = Path(__file__).resolve().parents[1]
+
+
+@dataclass(slots=True)
+class Stage:
+    """What a test plays on. ``port``: the provider's; ``proxy``: foldlog's, 0 where there is none."""
+
+    room: base.Room
+    host: ModuleType
+    port: int
+    proxy: int = 0
+    server: subprocess.Popen[bytes] | None = None
+    ran: list[base.Ran] = field(default_factory=list)
+
+    @property
+    def db(self) -> Path:
+        """foldlog's store."""
+        return self.room.home / "foldlog.db"
+
+    @property
+    def records(self) -> list[record.Record]:
+        """What the provider saw up to now."""
+        return record.read(self.room.provider)
+
+    def play(self, prompt: str, session: str = "", *, fork: bool = False, seconds: float = 100.0) -> base.Ran:
+        """Let the host answer ``prompt`` and return how that ended."""
+        command = self.host.command(self.room, prompt, session, fork=fork)
+        self.ran.append(base.run(self.room, command, {}, seconds))
+        return self.ran[-1]
+
+    def serve(self) -> None:
+        """Start foldlog's proxy and wait until it listens."""
+        self.server = base.start(self.room, "foldlog", [str(foldlog(self.room)), "serve"])
+        base.wait_for_port(self.proxy, self.server)
+
+    def kill(self) -> None:
+        """Kill foldlog as a crash would."""
+        if self.server is not None:
+            base.end(self.server, signal.SIGKILL)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass on the provider's clock: its caches grow old."""
+        import httpx
+
+        httpx.post(f"http://127.0.0.1:{self.port}/control", json={"advance": seconds}, trust_env=False)
+
+
+def foldlog(room: base.Room) -> Path:
+    """Write the command ``foldlog`` for ``room`` and return it: this checkout, with the interpreter of the tests."""
+    folder = room.root / "bin"
+    file = folder / "foldlog"
+    if not file.is_file():
+        folder.mkdir(exist_ok=True)
+        path = os.environ.get("PYTHONPATH", "")
+        line = f"exec '{sys.executable}' -c 'from foldlog.adapters.cli import main; main()' \"$@\""
+        file.write_text(f"#!/bin/sh\nexport PYTHONPATH='{path}'\n{line}\n", encoding="utf-8")
+        file.chmod(0o755)
+        room.environ["PATH"] = f"{folder}{os.pathsep}{room.environ['PATH']}"
+    return file
+
+
+@contextmanager
+def stage(
+    root: Path, host: ModuleType, script: Callable[[Path], scenario.Scenario], *, managed: bool, extra: str = ""
+) -> Iterator[Stage]:
+    """Set a stage below ``root``. ``managed``: foldlog stands between host and provider; ``extra``: more of its
+    configuration (TOML, before the tables).
+    """
+    with base.room(root, host.WINDOW) as room:
+        scripts.fill(room.work)
+        scene = room.root / "scenario.json"
+        made = script(room.work)
+        scenario.save(made, scene)
+        port = base.free_port()
+        command = [sys.executable, "-m", "e2e.provider", str(scene), str(room.provider), str(port)]
+        child = base.start(room, "provider", command, {"PYTHONPATH": str(_TESTS)})
+        base.wait_for_port(port, child)
+        made_stage = Stage(room, host, port)
+        if managed:
+            foldlog(room)
+            made_stage.proxy = base.free_port()
+            configure(made_stage, extra)
+            host.manage(made_stage)
+        else:
+            host.prepare(room, f"http://127.0.0.1:{port}")
+        yield made_stage
+
+
+def configure(stage: Stage, extra: str = "") -> None:
+    """Write foldlog's configuration: its store, its port, the provider as every upstream, the model's window."""
+    upstream = json.dumps(f"http://127.0.0.1:{stage.port}")
+    lines = [
+        f"db = {json.dumps('sqlite:///' + str(stage.db))}",
+        f"port = {stage.proxy}",
+        extra,
+        "[upstreams]",
+        *(f"{name} = {upstream}" for name in ("anthropic", "openai", "chatgpt")),
+        f"[models.{json.dumps('*')}]",
+        f"context = {stage.room.window}",
+        "output = 2000",
+    ]
+    file = stage.room.write(".config/foldlog/config.toml", "\n".join(lines) + "\n")
+    stage.room.environ["FOLDLOG_CONFIG"] = str(file)
+
+
+@contextmanager
+def when(stage: Stage, step: int, act: Callable[[], None]) -> Iterator[None]:
+    """Do ``act`` in a thread as soon as the provider was asked for ``step`` of the main track, while the body runs."""
+    over = threading.Event()
+    failed: list[BaseException] = []
+
+    def watch() -> None:
+        while not over.is_set():
+            if any(each.kind == "step" and each.step >= step for each in stage.records):
+                try:
+                    act()
+                except BaseException as error:  # noqa: BLE001  # told to the test below
+                    failed.append(error)
+                return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(60)
+    if failed:
+        raise failed[0]
