@@ -6,13 +6,14 @@ import importlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from e2e import scripts
+from e2e import measure, scripts
 from e2e.hosts.base import NODE_MODULES
-from e2e.stage import Stage, stage
+from e2e.stage import Stage, stage, when
 
 HOSTS = ("claude", "codex", "opencode", "pi", "omp")
 
@@ -39,24 +40,37 @@ def version(host: ModuleType) -> str:
     return str(json.loads(manifest.read_text(encoding="utf-8"))["version"])
 
 
-def play_long(made: Stage, *, resumed_at: int = 25) -> None:
-    """The long session in two turns."""
-    made.play(scripts.PROMPT.format(track="main", step=0))
-    session = made.host.session_of(made.ran[-1])
-    made.play(scripts.PROMPT.format(track="main", step=resumed_at), session)
-
-
 @pytest.fixture(scope="session")
 def alone(host: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The long session of a host without foldlog."""
-    root = tmp_path_factory.mktemp(f"{host.NAME}-alone")
+    root = tmp_path_factory.mktemp(f"{host.NAME}-alone") / "r"
     with stage(root, host, lambda work: scripts.long(work, host.WINDOW), managed=False) as made:
-        play_long(made)
+        made.play(scripts.PROMPT.format(track="main", step=0))
+        session = host.session_of(made.ran[-1])
+        made.play(scripts.PROMPT.format(track="main", step=scripts.STOP + 1), session)
+        note(made, measure.measured(measure.main(made.records), made.records), "no")
         yield made
 
 
-def note(name: str, value: object) -> None:
-    """Leave a result for the table of ``make e2e``."""
+@pytest.fixture(scope="session")
+def managed(host: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The long session of a host with foldlog, which crashes in the first turn; the host crashes in the second."""
+    root = tmp_path_factory.mktemp(f"{host.NAME}-managed") / "r"
+    with stage(root, host, lambda work: scripts.long(work, host.WINDOW), managed=True) as made:
+        with when(made, 9, made.crash):
+            made.play(scripts.PROMPT.format(track="main", step=0))
+        session = host.session_of(made.ran[-1])
+        with when(made, scripts.KILLED, made.kill_host):
+            made.play(scripts.PROMPT.format(track="main", step=scripts.STOP + 1), session)
+        made.play(scripts.PROMPT.format(track="main", step=scripts.KILLED + 1), session)
+        asked = measure.main(made.records, measure.rows(made.db))
+        note(made, measure.measured(asked, made.records), "yes")
+        yield made
+
+
+def note(made: Stage, figures: measure.Measured, managed: str) -> None:
+    """Leave a line for the table of ``make e2e``."""
     folder = os.environ.get("FOLDLOG_E2E_RESULTS")
     if folder:
-        (Path(folder) / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
+        row = {"host": made.host.NAME, "version": version(made.host), "foldlog": managed, **asdict(figures)}
+        (Path(folder) / f"row-{made.host.NAME}-{managed}.json").write_text(json.dumps(row), encoding="utf-8")

@@ -12,6 +12,8 @@ _WORDS = (
     "migration checkpoint snapshot lease epoch cluster router gateway cache eviction budget planner scheduler metric "
     "alert fixture harness assertion coverage boundary adapter codec stream digest signature manifest registry volume"
 ).split()
+STEPS, STOP, KILLED = 40, 24, 33
+"""Steps of the long session, where its first turn ends, and where its second is killed."""
 FILES = 24
 LINES = 90
 """About 6 kB a file: a read brings some 1,700 tokens."""
@@ -36,7 +38,7 @@ def first_line(number: int) -> str:
 
 
 def long(
-    work: Path, window: int, *, steps: int = 40, stop: int = 24, bound: bool = False, tools: bool = True
+    work: Path, window: int, *, steps: int = STEPS, stop: int = STOP, bound: bool = False, tools: bool = True
 ) -> Scenario:
     """Return a session of ``steps`` steps in two turns, the first of which ends behind step ``stop``.
 

@@ -31,6 +31,7 @@ class Stage:
     port: int
     proxy: int = 0
     server: subprocess.Popen[bytes] | None = None
+    playing: subprocess.Popen[bytes] | None = None
     ran: list[base.Ran] = field(default_factory=list)
 
     @property
@@ -46,18 +47,40 @@ class Stage:
     def play(self, prompt: str, session: str = "", *, fork: bool = False, seconds: float = 100.0) -> base.Ran:
         """Let the host answer ``prompt`` and return how that ended."""
         command = self.host.command(self.room, prompt, session, fork=fork)
-        self.ran.append(base.run(self.room, command, {}, seconds))
+        self.ran.append(base.run(self.room, command, seconds, self._started))
         return self.ran[-1]
+
+    def _started(self, child: subprocess.Popen[bytes]) -> None:
+        self.playing = child
+
+    def kill_host(self) -> None:
+        """Kill the host in the middle of what it does."""
+        if self.playing is not None:
+            base.end(self.playing, signal.SIGKILL)
 
     def serve(self) -> None:
         """Start foldlog's proxy and wait until it listens."""
         self.server = base.start(self.room, "foldlog", [str(foldlog(self.room)), "serve"])
         base.wait_for_port(self.proxy, self.server)
 
-    def kill(self) -> None:
-        """Kill foldlog as a crash would."""
+    def crash(self) -> None:
+        """Kill foldlog as a crash would; the proxy is started again, what hosts start by themselves is not."""
         if self.server is not None:
             base.end(self.server, signal.SIGKILL)
+            self.serve()
+
+    def setup(self, name: str) -> None:
+        """Let ``foldlog setup`` write a host's configuration."""
+        done = subprocess.run(
+            [str(foldlog(self.room)), "setup", name, "--yes"],
+            cwd=self.room.work,
+            env=self.room.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert not done.returncode, f"foldlog setup {name}: {done.stdout}{done.stderr}"
 
     def advance(self, seconds: float) -> None:
         """Let time pass on the provider's clock: its caches grow old."""
@@ -82,12 +105,18 @@ def foldlog(room: base.Room) -> Path:
 
 @contextmanager
 def stage(
-    root: Path, host: ModuleType, script: Callable[[Path], scenario.Scenario], *, managed: bool, extra: str = ""
+    root: Path,
+    host: ModuleType,
+    script: Callable[[Path], scenario.Scenario],
+    *,
+    managed: bool,
+    extra: str = "",
+    model: str = "",
 ) -> Iterator[Stage]:
     """Set a stage below ``root``. ``managed``: foldlog stands between host and provider; ``extra``: more of its
     configuration (TOML, before the tables).
     """
-    with base.room(root, host.WINDOW) as room:
+    with base.room(root, host.WINDOW, model or host.MODEL) as room:
         scripts.fill(room.work)
         scene = room.root / "scenario.json"
         made = script(room.work)

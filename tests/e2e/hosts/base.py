@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +28,7 @@ class Room:
 
     root: Path
     window: int
+    model: str
     environ: dict[str, str] = field(default_factory=dict)
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -78,9 +77,9 @@ class Ran:
 
 
 @contextmanager
-def room(root: Path, window: int) -> Iterator[Room]:
+def room(root: Path, window: int, model: str) -> Iterator[Room]:
     """Make a room below ``root``; whatever was started in it is ended."""
-    made = Room(root, window)
+    made = Room(root, window, model)
     for folder in (made.home, made.work, made.provider, root / "run"):
         folder.mkdir(parents=True)
     (root / "run").chmod(0o700)
@@ -155,21 +154,25 @@ def wait_for_port(port: int, child: subprocess.Popen[bytes], seconds: float = 30
     raise RuntimeError(f"{child.args!r} does not listen on {port} after {seconds:.0f} s")
 
 
-def run(room: Room, command: list[str], environ: dict[str, str], seconds: float = 120.0) -> Ran:
-    """Run a host to its end in ``room``'s work folder; after ``seconds`` it is killed and the code is 124."""
+def run(room: Room, command: list[str], seconds: float, started: Callable[[subprocess.Popen[bytes]], None]) -> Ran:
+    """Run a host to its end in ``room``'s work folder; after ``seconds`` it is killed and the code is 124.
+
+    ``started`` is told of the process.
+    """
     began = time.monotonic()
     out, err = room.root / "host.out", room.root / "host.err"
     with out.open("wb") as one, err.open("wb") as two:
         child = subprocess.Popen(
             command,
             cwd=room.work,
-            env={**room.environ, **environ},
+            env=room.environ,
             stdin=subprocess.DEVNULL,
             stdout=one,
             stderr=two,
             start_new_session=True,
         )
         room.children.append(child)
+        started(child)
         try:
             code = child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -178,14 +181,3 @@ def run(room: Room, command: list[str], environ: dict[str, str], seconds: float 
     room.children.remove(child)
     said = (file.read_text(encoding="utf-8", errors="replace") for file in (out, err))
     return Ran(code, *said, time.monotonic() - began)
-
-
-def python() -> list[str]:
-    """Return the interpreter that runs the tests."""
-    return [sys.executable]
-
-
-def fresh(folder: Path) -> Path:
-    """Empty ``folder``."""
-    shutil.rmtree(folder, ignore_errors=True)
-    return folder

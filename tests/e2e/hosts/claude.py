@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .base import KEY, NODE_MODULES, Ran, Room
 
 NAME = "claude-code"
@@ -21,14 +23,22 @@ def prepare(room: Room, base: str) -> None:
         "DISABLE_TELEMETRY": "1",
         "DISABLE_AUTOUPDATER": "1",
         "ENABLE_TOOL_SEARCH": "false",
-        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(room.window),
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "2000",
+        "MAX_THINKING_TOKENS": "1024",
     }
+
+
+def manage(stage: Any) -> None:
+    """Put foldlog's proxy before the provider, and its tools beside the host's own."""
+    prepare(stage.room, f"http://127.0.0.1:{stage.proxy}")
+    stage.room.write("mcp.json", {"mcpServers": {"foldlog": {"command": "foldlog", "args": ["mcp"]}}})
+    stage.serve()
 
 
 def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
     """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
     binary = NODE_MODULES / ".bin" / "claude"
-    flags = ["--output-format", "stream-json", "--verbose", "--model", MODEL]
+    flags = ["--output-format", "stream-json", "--verbose", "--model", room.model]
     tools = "Bash,Read,Write,Task,Agent,mcp__foldlog__ctx_reduce,mcp__foldlog__ctx_expand"
     config = room.home / "mcp.json"
     if config.is_file():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .base import KEY, NODE_MODULES, Ran, Room
 
 NAME = "codex"
@@ -16,7 +18,7 @@ def prepare(room: Room, base: str) -> None:
     """Write config.toml with a provider at ``base`` and the model's window."""
     lines = [
         'model_provider = "scripted"',
-        f'model = "{MODEL}"',
+        f'model = "{room.model}"',
         f"model_context_window = {room.window}",
         'approval_policy = "never"',
         'sandbox_mode = "danger-full-access"',
@@ -28,11 +30,20 @@ def prepare(room: Room, base: str) -> None:
         f'base_url = "{base}/v1"',
         'wire_api = "responses"',
         'env_key = "SCRIPTED_KEY"',
-        "request_max_retries = 2",
-        "stream_max_retries = 2",
+        "request_max_retries = 8",
+        "stream_max_retries = 8",
     ]
     room.write(".codex/config.toml", "\n".join(lines) + "\n")
     room.environ["SCRIPTED_KEY"] = KEY
+
+
+def manage(stage: Any) -> None:
+    """Put foldlog's proxy before the provider, and its tools beside the host's own."""
+    prepare(stage.room, f"http://127.0.0.1:{stage.proxy}")
+    file = stage.room.home / ".codex" / "config.toml"
+    with file.open("a", encoding="utf-8") as config:
+        config.write('[mcp_servers.foldlog]\ncommand = "foldlog"\nargs = ["mcp"]\n')
+    stage.serve()
 
 
 def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:

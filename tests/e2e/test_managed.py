@@ -1,0 +1,97 @@
+"""The long session of each host with foldlog: longer than the window, through a crash of foldlog and of the host."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from e2e import measure, scripts
+from e2e.hosts.base import KEY
+from e2e.provider import record
+
+from foldlog import Engine
+
+
+@pytest.fixture(scope="session")
+def asked(managed):
+    return measure.main(managed.records, measure.rows(managed.db))
+
+
+def bodies(managed):
+    """The text of every request of the main track, decoded, so that signs read as people see them."""
+    for each in managed.records:
+        if each.kind == "step":
+            yield each, str(record.body_of(managed.room.provider, each))
+
+
+def test_the_session_goes_on_to_its_end(managed):
+    first, killed, last = managed.ran
+    assert (first.code, managed.host.said(first)) == (0, f"The first half is done, {scripts.STOP} steps."), first.err
+    assert killed.code != 0
+    assert (last.code, managed.host.said(last)) == (0, "The list is done."), last.err
+
+
+def test_every_request_is_valid_and_fits(managed):
+    records = managed.records
+    assert [each.message for each in records if each.failure in {"invalid", "overflow"} or each.kind == "bad"] == []
+    assert [each.n for each in records if each.kind == "summary"] == [], "the host compacted by itself"
+    assert sum(each.kind == "step" and each.status == 200 for each in records) >= 30
+
+
+def test_it_folds_twice_and_says_why(managed, asked):
+    figures = measure.measured(asked, managed.records)
+    assert figures.folds >= 2, [(each.row.level, each.row.reasons, each.row.percent) for each in asked if each.row]
+
+
+def test_a_deferred_pass_changes_no_byte_before_it(asked):
+    """On the provider's side the request before is a prefix of the next."""
+    wrong = [
+        (each.record.n, each.record.step, each.record.shared, measure.size(each.before), each.row)
+        for each in asked
+        if each.changed and each.row.level == "defer" and not each.row.divergence
+    ]
+    assert wrong == []
+
+
+def test_every_lost_cache_read_has_its_cause_in_the_log(asked):
+    assert [(each.record.n, each.record.step, each.row) for each in asked if each.cause == "unexplained"] == []
+
+
+def test_between_folds_the_cache_is_read_as_without_foldlog(managed, asked, alone):
+    mine = measure.measured(asked, managed.records)
+    host = measure.measured(measure.main(alone.records), alone.records)
+    assert mine.between >= host.between - 0.01, (mine, host)
+
+
+def test_the_log_knows_what_the_provider_counted(asked):
+    told = [(each.row.prompt, each.record.total) for each in asked if each.row and each.row.prompt >= 0]
+    assert len(told) >= 30
+    assert [pair for pair in told if pair[0] != pair[1]] == []
+
+
+def test_drops_and_summaries_are_seen_by_the_model(managed):
+    texts = [text for _, text in bodies(managed)]
+    assert any(re.search(r"§\d+§ ", text) for text in texts), "no numbers"
+    assert any("<session-history>" in text and "part00" in text for text in texts), "no summary"
+    reduced = [each for each in managed.records if any("ctx_reduce" in call for call in each.calls)]
+    assert reduced, "the model was offered no ctx_reduce"
+    assert any(re.search(r"\[dropped §\d+§\]", text) for text in texts) or "01.000 " not in texts[-1]
+
+
+def test_an_original_comes_back(managed):
+    expanded = [each for each in managed.records if any("ctx_expand" in call for call in each.calls)]
+    assert expanded, "the model was offered no ctx_expand"
+    after = [text for each, text in bodies(managed) if each.n > expanded[0].n]
+    assert any(scripts.first_line(number)[:40] in after[0] for number in range(scripts.FILES)), after[0][-3000:]
+
+
+def test_the_stored_session_proves_itself(managed):
+    with Engine.open(f"sqlite:///{managed.db}", summarizer=None) as engine:
+        for stream, _ in engine.sessions():
+            found = engine.audit(stream)
+            assert found.differences == (), (stream, found.differences[:3])
+
+
+def test_the_key_is_nowhere(managed):
+    kept = [*managed.room.home.glob("foldlog.db*"), *managed.room.root.glob("foldlog.log")]
+    assert [str(file) for file in kept if KEY.encode() in file.read_bytes()] == []
