@@ -71,7 +71,7 @@ def rows(db: Path, which: str = "") -> list[Row]:
     with Engine.open(f"sqlite:///{db}", summarizer=None) as engine:
         for stream, _ in engine.sessions():
             if which in stream:
-                found += timeline(engine.log, stream)
+                found += timeline(engine.log, engine.find(stream))
     return sorted(found, key=lambda row: row.at)
 
 

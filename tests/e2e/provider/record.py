@@ -70,9 +70,9 @@ def read(folder: Path) -> list[Record]:
     file = folder / "requests.jsonl"
     if not file.is_file():
         return []
-    return sorted(
-        (msgspec.json.decode(line, type=Record) for line in file.read_bytes().splitlines()), key=lambda each: each.n
-    )
+    whole = file.read_bytes().rpartition(b"\n")[0]  # the last line may be in the middle of being written
+    lines = whole.split(b"\n") if whole else []
+    return sorted((msgspec.json.decode(line, type=Record) for line in lines), key=lambda each: each.n)
 
 
 def body_of(folder: Path, record: Record) -> Any:
