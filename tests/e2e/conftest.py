@@ -47,6 +47,7 @@ def alone(host: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with stage(root, host, lambda work: scripts.long(work, host.WINDOW), managed=False) as made:
         made.play(scripts.PROMPT.format(track="main", step=0))
         session = host.session_of(made.ran[-1])
+        made.rest()
         made.play(scripts.PROMPT.format(track="main", step=scripts.STOP + 1), session)
         note(made, measure.measured(measure.main(made.records), made.records), "no")
         yield made
@@ -60,6 +61,7 @@ def managed(host: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Itera
         with when(made, 9, made.crash):
             made.play(scripts.PROMPT.format(track="main", step=0))
         session = host.session_of(made.ran[-1])
+        made.rest()
         with when(made, scripts.KILLED, made.kill_host):
             made.play(scripts.PROMPT.format(track="main", step=scripts.STOP + 1), session)
         made.play(scripts.PROMPT.format(track="main", step=scripts.KILLED + 1), session)

@@ -11,6 +11,8 @@ from e2e.provider.record import Record
 from foldlog import Engine
 from foldlog.projections.timeline import Row, timeline
 
+FOLDS = ("hard", "soft")
+"""Passes that take a summary in: into m[0], or into m[1]. The first of a session is none."""
 SLACK = 256
 """Tokens an automatic cache may miss at the end of a prefix: two of its steps."""
 
@@ -98,7 +100,7 @@ def main(records: list[Record], passes: list[Row] | None = None, conversation: s
 def measured(asked: list[Asked], records: list[Record]) -> Measured:
     """Return the table's line for a run."""
     quiet = [each for each in asked if each.before is not None and not each.changed]
-    folds = len({each.row.number for each in asked if each.row and each.row.level == "hard"}) - 1
+    folds = len({(each.row.number, each.row.level) for each in asked if each.row and each.row.level in FOLDS}) - 1
     if asked and asked[0].row is None:
         folds = sum(each.kind == "summary" for each in records)
     causes = Counter(each.cause for each in asked if each.cause)

@@ -14,6 +14,8 @@ _WORDS = (
 ).split()
 STEPS, STOP, KILLED = 40, 24, 33
 """Steps of the long session, where its first turn ends, and where its second is killed."""
+TTL_S = 5
+"""How long foldlog is told that caches live; the second turn of the long session begins after more."""
 FILES = 24
 LINES = 90
 """About 6 kB a file: a read brings some 1,700 tokens."""
@@ -42,7 +44,7 @@ def long(
 ) -> Scenario:
     """Return a session of ``steps`` steps in two turns, the first of which ends behind step ``stop``.
 
-    Files are read and searched, notes are written; with ``tools`` the model drops what it has read every eight steps
+    Files are read and searched, notes are written; with ``tools`` the model drops what it has read every five steps
     and brings an original back near the end.
     """
     played: list[Step] = []
@@ -50,8 +52,8 @@ def long(
         think = f"File {number} is next; the list says so." if number % 3 == 0 else ""
         if number == stop:
             played.append(Step(f"The first half is done, {number} steps.", think))
-        elif tools and number % 8 == 7:
-            played.append(Step("These are noted; I let them go.", think, (Call("reduce", keep=6),)))
+        elif tools and number % 5 == 4:
+            played.append(Step("These are noted; I let them go.", think, (Call("reduce", keep=3),)))
         elif tools and number == steps - 3:
             played.append(Step("I want to see the first one again.", think, (Call("expand"),)))
         elif number % 4 == 3:

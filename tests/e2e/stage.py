@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+import httpx
 from e2e import scripts
 from e2e.hosts import base
 from e2e.provider import record, scenario
@@ -82,11 +83,10 @@ class Stage:
         )
         assert not done.returncode, f"foldlog setup {name}: {done.stdout}{done.stderr}"
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass on the provider's clock: its caches grow old."""
-        import httpx
-
-        httpx.post(f"http://127.0.0.1:{self.port}/control", json={"advance": seconds}, trust_env=False)
+    def rest(self) -> None:
+        """Let the cache grow old: really for foldlog, by its clock for the provider."""
+        httpx.post(f"http://127.0.0.1:{self.port}/control", json={"advance": 601}, trust_env=False)
+        time.sleep(scripts.TTL_S + 0.5)
 
 
 def foldlog(room: base.Room) -> Path:
@@ -148,6 +148,9 @@ def configure(stage: Stage, extra: str = "") -> None:
         f"[models.{json.dumps('*')}]",
         f"context = {stage.room.window}",
         "output = 2000",
+        "[policy]",
+        f"cache_ttl = {json.dumps(f'{scripts.TTL_S}s')}",
+        "protected_tokens = 2000",
     ]
     file = stage.room.write(".config/foldlog/config.toml", "\n".join(lines) + "\n")
     stage.room.environ["FOLDLOG_CONFIG"] = str(file)

@@ -40,7 +40,11 @@ def test_every_request_is_valid_and_fits(managed):
 
 def test_it_folds_twice_and_says_why(managed, asked):
     figures = measure.measured(asked, managed.records)
-    assert figures.folds >= 2, [(each.row.level, each.row.reasons, each.row.percent) for each in asked if each.row]
+    why = [(each.row.level, *each.row.reasons) for each in asked if each.row and each.row.level in measure.FOLDS]
+    assert figures.folds >= 3, why
+    assert ("hard", "first_render") in why
+    assert any(level == "hard" and "ttl_idle" in reasons for level, *reasons in why), why
+    assert any(level == "soft" for level, *_ in why), why
 
 
 def test_a_deferred_pass_changes_no_byte_before_it(asked):
@@ -69,13 +73,15 @@ def test_the_log_knows_what_the_provider_counted(asked):
     assert [pair for pair in told if pair[0] != pair[1]] == []
 
 
-def test_drops_and_summaries_are_seen_by_the_model(managed):
+def test_drops_and_summaries_are_seen_by_the_model(managed, asked):
     texts = [text for _, text in bodies(managed)]
     assert any(re.search(r"§\d+§ ", text) for text in texts), "no numbers"
     assert any("<session-history>" in text and "part00" in text for text in texts), "no summary"
     reduced = [each for each in managed.records if any("ctx_reduce" in call for call in each.calls)]
     assert reduced, "the model was offered no ctx_reduce"
-    assert any(re.search(r"\[dropped §\d+§\]", text) for text in texts) or "01.000 " not in texts[-1]
+    landed = [each for each in asked if each.row and each.row.landed]
+    assert landed, "what the model dropped never left"
+    assert all(each.record.total < measure.size(each.before) for each in landed)
 
 
 def test_an_original_comes_back(managed):

@@ -111,14 +111,14 @@ async def _model(state: State, wire: Wire, request: Request) -> Response:
         prompt = wire.blocks(body)
         seen = wire.module.see(body)
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
-        line = record.Record(state.count, state.now, wire.name, request.url.path, "", "", False, "bad", "", 0, 400)
+        line = record.Record(state.count, time.time(), wire.name, request.url.path, "", "", False, "bad", "", 0, 400)
         line.message = f"not a request: {broken}"
         record.write(state.folder, line, raw)
         return JSONResponse(wire.module.error(400, line.message), 400)
     at = script.place(seen)
     line = record.Record(
         state.count,
-        state.now,
+        time.time(),
         wire.name,
         request.url.path,
         str(body.get("model")),

@@ -12,7 +12,7 @@ from .blocks import Block
 
 
 class Record(msgspec.Struct):
-    """One request as the provider saw it. Blocks are (where, role, digest, tokens, mark).
+    """One request as the provider saw it, ``at`` seconds of the machine's clock. Blocks are (where, role, digest, tokens, mark).
 
     ``shared``: tokens from the start that equal the previous request of the same ``conversation``; ``before``: the
     number of that request, 0 for none. ``read``, ``write``, ``plain``: the bill. ``kind``: ``step``, ``summary``,
