@@ -33,19 +33,3 @@ def taken(base: Sequence[T], order: Sequence[tuple[int, int] | Any], count: int,
     if len(found) != count:
         raise Problem(PARAMS, f"the list was said to have {count} messages; what was told makes {len(found)}")
     return found
-
-
-def told(before: Sequence[T], now: Sequence[T]) -> list[tuple[int, int] | T]:
-    """Return ``now`` as stretches of ``before`` and new elements: what both begin and end with is not repeated."""
-    limit = min(len(before), len(now))
-    ahead = 0
-    while ahead < limit and before[ahead] == now[ahead]:
-        ahead += 1
-    behind = 0
-    while behind < limit - ahead and before[-1 - behind] == now[-1 - behind]:
-        behind += 1
-    order: list[tuple[int, int] | T] = [(0, ahead)] if ahead else []
-    order += now[ahead : len(now) - behind]
-    if behind:
-        order.append((len(before) - behind, len(before)))
-    return order

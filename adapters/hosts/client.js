@@ -159,8 +159,8 @@ export class Client {
   }
 
   /**
-   * Ask the process for something. Rejects with a `LinkError`.
-   * @param {string} method @param {Record<string, any>} params @param {CallOptions} [how] @returns {Promise<any>}
+   * Ask the process for something. Rejects with a `LinkError`. `params`: an object, or its JSON.
+   * @param {string} method @param {Record<string, any> | string} params @param {CallOptions} [how] @returns {Promise<any>}
    */
   async call(method, params, how = {}) {
     const until = Date.now() + (how.timeout ?? CALL_MS);
@@ -300,7 +300,7 @@ export class Client {
   }
 
   /**
-   * @param {net.Socket} socket @param {string} method @param {Record<string, any>} params
+   * @param {net.Socket} socket @param {string} method @param {Record<string, any> | string} params
    * @param {CallOptions} how @param {number} until @returns {Promise<any>}
    */
   send(socket, method, params, how, until) {
@@ -309,7 +309,8 @@ export class Client {
       const timer = setTimeout(() => this.late(id), Math.max(until - Date.now(), 1));
       const one = { resolve, reject, timer, longest: how.longest ?? WAIT_MS, told: how.told, socket };
       this.waiting.set(id, one);
-      socket.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+      const told = typeof params === "string" ? params : JSON.stringify(params);
+      socket.write(`{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${told}}\n`);
     });
   }
 

@@ -5,7 +5,6 @@ Everything here may block; the process calls it in worker threads, one call a se
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,16 +13,23 @@ from typing import Any
 import msgspec
 
 from ... import __version__
-from ...api import Engine, Request, Session
+from ...api import Engine, Session, Status
 from ...domain.errors import FoldlogError, InputError, Refused, StoreBusy, StoreError, UnknownSession
+from ...domain.passes.schedule import calibrated, gauge
 from ...projections.guidance import GUIDANCE
+from ...request import Request
 from ..config import Config, policy
 from ..mcp import tools
 from . import arrays, rpc, shapes
-from .held import Held, Key, Shelf
+from .edits import edits
+from .held import Held, Key, Row, Shelf
 from .opened import Opened, remedy
 
 PROTOCOL = 1
+SPARE = 85
+"""Per cent of the window up to which a request may grow while the process does not answer."""
+CHARACTERS = 2
+"""Characters of JSON counted for one token there: fewer than there are, so that it stays below."""
 LATER = ("ctx_note", "ctx_memory", "ctx_search")
 """Tools the plugins register already, so that the hosts' tool lists need not change when they come."""
 CODECS = {"pi": "pi", "omp": "pi"}
@@ -44,7 +50,9 @@ class Desk:
         self.config = config
         self.store = Opened(make)
         self._lock = threading.Lock()
-        self._shelf = Shelf(config.hot_sessions_mb * 1024 * 1024, lambda _: None)
+        self._shelf = Shelf(
+            config.hot_sessions_mb * 1024 * 1024, lambda key: self.store.engine().release(key[1], key[0])
+        )
 
     def close(self) -> None:
         """Release the store."""
@@ -52,59 +60,47 @@ class Desk:
 
     # -------------------------------------------------------------------- passes
 
-    def open(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
+    def open(self, caller: Caller, given: shapes.Open) -> dict[str, Any]:
         """Return the guidance for a session before its first pass, or the one its last fold pinned."""
         core = self._session(caller, given.session).core
         with core.lock:
             hot = core.hot()
-            if not hot.state.passes:
-                return {"guidance": GUIDANCE if self._managed() else "", "passes": 0}
-            pinned = hot.view.guidance
-            return {"guidance": core.text(pinned).decode() if pinned else "", "passes": hot.state.passes}
+            compaction = self._managed()
+            text = GUIDANCE if compaction and given.reduce else ""
+            if hot.state.passes:
+                text = core.text(hot.view.guidance).decode() if hot.view.guidance else ""
+            return {"guidance": text, "passes": hot.state.passes, "compaction": compaction}
 
     def pass_(self, caller: Caller, given: shapes.Pass) -> dict[str, Any]:
-        """Take the host's list of messages; return what the model is to see of it."""
+        """Take the host's list of messages; return the edits that make of it what the model is to see."""
         if given.helper:
             return {"managed": False}
         key = (caller.host, given.session)
         session = self._session(caller, given.session, given)
-        held = self._held(key, given.base) or Held(session)
-        rows = arrays.taken(list(zip(held.ids, held.raws, strict=True)), given.order, given.count, _row)
-        ids, raws = [row[0] for row in rows], [row[1] for row in rows]
+        held = self._held(key, given.base)
+        codec = given.codec or CODECS.get(caller.host, "")
+
+        def row(item: Any) -> Row:
+            return item.id, named(bytes(item.message), item.id, codec)
+
+        rows = arrays.taken(held.rows if held is not None else [], given.order, given.count, row)
         try:
-            request = session.prepare(raws, system=given.system, tools=given.tools, waiting=caller.waiting)
+            request = session.prepare(
+                [raw for _, raw in rows], system=given.system, tools=given.tools, waiting=caller.waiting
+            )
         except FoldlogError:
             self._forget(key)  # whatever the plugin makes of it, it tells everything next time
             raise
-        answer = self._answer(held, request, given.base)
         with self._lock:
             version = self._shelf.name()
-            self._shelf.put(key, Held(session, version, ids, raws, held.sent, held.digest, request))
-        return {"version": version, **answer}
-
-    def _answer(self, held: Held, request: Request, base: str) -> dict[str, Any]:
-        """Return the answer of a pass; ``held`` takes what is sent now."""
-        before = held.sent if base else []
-        fresh = [json for one in request.delta for json in one.json]
-        if request.level == "defer" and before and not any(r.startswith("host_") for r in request.reasons):
-            now = before + fresh
-        else:
-            now = list(request.messages_json)
-        order = arrays.told(before, now)
-        held.sent = now
-        digest = hashlib.sha256()
-        for message in now:
-            digest.update(hashlib.sha256(message).digest())
-        held.digest = digest.digest()
+            self._shelf.put(key, Held(session, version, rows, request))
         return {
-            "number": request.pass_number,
+            "version": version,
             "level": request.level,
             "reasons": request.reasons,
-            "digest": held.digest.hex(),
             "estimate": request.usage_estimate,
-            "guidance": None,
-            "count": len(now),
-            "order": [item if isinstance(item, tuple) else msgspec.Raw(item) for item in order],
+            "spare": spare(session),
+            "edits": edits(request, given.held),
         }
 
     # ------------------------------------------------------------------- reports
@@ -117,12 +113,13 @@ class Desk:
         return {}
 
     def failure(self, caller: Caller, given: shapes.Failure) -> dict[str, Any]:
-        """Take what became of a request."""
+        """Take what became of a request: its kind as the host knows it, else the provider's error in its own words."""
         request = self._request(caller, given.session, given.number)
-        request.report_failure(
-            given.kind or "unknown", limit=given.limit, used=given.used, detail=given.text, command=given.command
-        )
-        return {"kind": given.kind or "unknown"}
+        if given.kind:
+            request.report_failure(given.kind, detail=given.text, command=given.command)
+            return {"kind": given.kind, "what_to_do": ""}
+        found = request.report_error(given.status or None, given.text, command=given.command)
+        return {"kind": found.kind, "what_to_do": found.what_to_do}
 
     def tool(self, caller: Caller, given: shapes.Tool) -> dict[str, Any]:
         """Run a tool of the agent. A wrong argument is an answer for the model, not a failure of the link."""
@@ -138,8 +135,9 @@ class Desk:
         return {"text": text, "error": False}
 
     def status(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
-        """Return how a session stands."""
-        return dict(msgspec.to_builtins(self._session(caller, given.session).status()))
+        """Return how a session stands, in figures and in words."""
+        found = self._session(caller, given.session).status()
+        return {**msgspec.to_builtins(found), "text": words(found)}
 
     def flush(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
         """Let queued work land on the next request."""
@@ -171,7 +169,7 @@ class Desk:
             held = self._shelf.get((caller.host, given.session))
         if held is None or held.request is None or held.request.pass_number != given.number:
             return {"same": None}
-        return {"same": held.digest.hex() == given.digest}
+        return {"same": held.request.digest == given.digest}
 
     def health(self, caller: Caller, given: shapes.Of | None = None) -> dict[str, Any]:
         """Return how the process stands."""
@@ -199,6 +197,7 @@ class Desk:
             output_limit=given.output_limit or None,
             mode="subagent" if given.parent else "primary",
             policy=policy(self.config),
+            reduce_tool=given.reduce and self._managed(),
         )
 
     def _held(self, key: Key, base: str) -> Held | None:
@@ -244,12 +243,30 @@ def problem(error: FoldlogError, config: Config) -> rpc.Problem:
     return told
 
 
-def _row(item: Any) -> tuple[str, bytes]:
-    return item.id, named(bytes(item.message), item.id)
-
-
-def named(raw: bytes, id_: str) -> bytes:
-    """Return a message with the host's id in it, where it has none: the id is how its identity is kept."""
-    if not id_ or raw[:1] != b"{" or b'"id":' in raw[: len(id_) + 16]:
+def named(raw: bytes, id_: str, codec: str) -> bytes:
+    """Return a message with the host's id in it, where its form has none: the id is how its identity is kept."""
+    if codec != "pi" or not id_ or not raw.startswith(b"{") or raw.startswith(b'{"id":'):
         return raw
-    return b'{"id":' + msgspec.json.encode(id_) + (b"," if raw[1:].strip() != b"}" else b"") + raw[1:]
+    return b'{"id":' + msgspec.json.encode(id_) + (b"" if raw[1:].strip() == b"}" else b",") + raw[1:]
+
+
+def spare(session: Session) -> int:
+    """Return how many characters may go with the last request without being asked about: what stays far below 95%."""
+    core = session.core
+    with core.lock:
+        state = core.hot().state
+        settings = core.settings(state.policy, state.model)
+        now = gauge(state, state.model, state.context_limit, state.output_limit, settings, 0)
+        tokens = state.last.tokens if state.last is not None else 0
+        left = now.window.soft * SPARE // 100 - max(now.tokens, calibrated(state, state.model, tokens))
+    return max(left, 0) * CHARACTERS
+
+
+def words(status: Status) -> str:
+    """Return how a session stands, for people."""
+    used = f"{status.usage_tokens:,} tokens" if status.usage_tokens >= 0 else "an unknown number of tokens"
+    share = f" ({status.usage_percent / 100:.0f}% of {status.window:,})" if status.usage_percent >= 0 else ""
+    return (
+        f"{used}{share} in {status.messages:,} messages after {status.passes:,} requests; {status.dropped:,} parts "
+        f"dropped, {status.queued:,} marked; content leaves from {status.execute_percent / 100:.0f}% on"
+    )

@@ -9,32 +9,29 @@ from typing import Any
 
 import msgspec
 
-from ...api import Request, Session
+from ...api import Session
+from ...request import Request
 
+Row = tuple[str, bytes]
+"""The host's id of a message, and its JSON."""
 Key = tuple[str, str]
 """Harness and the host's id of the session."""
 
 
 class Held(msgspec.Struct):
-    """One session at hand. ``version`` names the list of messages in ``raws``; ``sent`` is what it became.
-
-    ``ids[i]``: the host's id of message i. ``digest``: the chain over the bytes of ``sent``.
-    """
+    """One session at hand. ``version`` names the list of messages in ``rows``; ``request`` the last one made."""
 
     session: Session
-    version: str = ""
-    ids: list[str] = []
-    raws: list[bytes] = []
-    sent: list[bytes] = []
-    digest: bytes = b""
-    request: Request | None = None
+    version: str
+    rows: list[Row]
+    request: Request
     size: int = 0
 
 
 class Shelf:
     """Keeps the sessions used last, bounded in bytes. Not thread-safe by itself: the caller holds a lock."""
 
-    def __init__(self, limit: int, dropped: Callable[[Session], None]) -> None:
+    def __init__(self, limit: int, dropped: Callable[[Key], None]) -> None:
         self.limit = limit
         self.dropped = dropped
         self.size = 0
@@ -54,20 +51,19 @@ class Shelf:
         before = self._held.pop(key, None)
         if before is not None:
             self.size -= before.size
-        held.size = sum(map(len, held.raws)) + sum(map(len, held.sent))
+        held.size = sum(len(raw) for _, raw in held.rows)
         self._held[key] = held
         self.size += held.size
         while self.size > self.limit and len(self._held) > 1:
-            _, gone = self._held.popitem(last=False)
+            name, gone = self._held.popitem(last=False)
             self.size -= gone.size
-            self.dropped(gone.session)
+            self.dropped(name)
 
     def drop(self, key: Key) -> None:
         """Keep a session no longer."""
         gone = self._held.pop(key, None)
         if gone is not None:
             self.size -= gone.size
-            self.dropped(gone.session)
 
     def name(self) -> str:
         """Return a new name of a list. No other process gives the same."""

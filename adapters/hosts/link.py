@@ -38,7 +38,7 @@ GOODBYE = 5.0
 
 Method = Callable[[Desk, Caller, Any], dict[str, Any]]
 METHODS: dict[str, tuple[type[Any], Method]] = {
-    "open": (shapes.Of, Desk.open),
+    "open": (shapes.Open, Desk.open),
     "pass": (shapes.Pass, Desk.pass_),
     "usage": (shapes.Usage, Desk.usage),
     "failure": (shapes.Failure, Desk.failure),

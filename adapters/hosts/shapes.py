@@ -27,6 +27,8 @@ class Fresh(msgspec.Struct):
 class Pass(msgspec.Struct):
     """The host is about to ask a model. ``order``: the list of messages, as stretches of list ``base`` and new ones.
 
+    ``held``: the pass whose view the plugin has, 0: none. ``reduce``: whether the agent can call ``ctx_reduce``.
+
     ``system``: the host's own text, None: unchanged. ``parent``: the session this one is a child of. ``helper``: what
     kind of call beside the session this is (a title, a summary), which is never managed. Limits in tokens, 0: unknown.
     """
@@ -35,6 +37,7 @@ class Pass(msgspec.Struct):
     order: list[tuple[int, int] | Fresh]
     count: int
     base: str = ""
+    held: int = 0
     system: Any = None
     tools: list[Any] | None = None
     model: str = ""
@@ -43,6 +46,14 @@ class Pass(msgspec.Struct):
     parent: str = ""
     helper: str = ""
     codec: str = ""
+    reduce: bool = True
+
+
+class Open(msgspec.Struct):
+    """A session before its first pass. ``reduce``: whether the agent can call ``ctx_reduce``."""
+
+    session: str
+    reduce: bool = True
 
 
 class Of(msgspec.Struct):
@@ -71,8 +82,6 @@ class Failure(msgspec.Struct):
     number: int
     kind: str = ""
     text: str = ""
-    limit: int | None = None
-    used: int | None = None
     status: int = 0
     command: str = ""
 

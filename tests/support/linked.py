@@ -131,13 +131,17 @@ class Client:
 
 
 class Plugin:
-    """What a plugin does with the link: tells what changed, keeps what came back."""
+    """What a plugin does with the link: tells what changed. ``made`` is what the edits make, as the engine has it.
 
-    def __init__(self, client: Client, session: str = "s", **named: Any) -> None:
-        self.client, self.session, self.named = client, session, named
+    That JavaScript makes the same of them is shown elsewhere (``test_edits.py``, ``test_pi.py``).
+    """
+
+    def __init__(self, running: Running, client: Client, session: str = "s", **named: Any) -> None:
+        self.running, self.client, self.session, self.named = running, client, session, named
         self.told: list[dict[str, Any]] = []
         self.made: list[dict[str, Any]] = []
         self.version = ""
+        self.number = 0
 
     def take(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Tell a list, as changes where the process has the last one; return the answer."""
@@ -145,16 +149,18 @@ class Plugin:
         while self.version and same < min(len(self.told), len(messages)) and self.told[same] == messages[same]:
             same += 1
         order: list[Any] = [[0, same]] if same else []
-        order += [{"message": one, "id": str(one.get("timestamp", ""))} for one in messages[same:]]
-        answer = self.client.call(
-            "pass", session=self.session, base=self.version, order=order, count=len(messages), **self.named
-        )
-        made: list[dict[str, Any]] = []
-        for item in answer["order"]:
-            made += self.made[item[0] : item[1]] if isinstance(item, list) else [item]
-        assert len(made) == answer["count"]
-        self.told, self.made, self.version = list(messages), made, answer["version"]
+        order += [{"message": one, "id": name(one)} for one in messages[same:]]
+        self.asked = {"session": self.session, "base": self.version, "order": order, "count": len(messages)}
+        answer: dict[str, Any] = self.client.call("pass", held=self.number, **self.asked, **self.named)
+        self.told, self.version, self.number = list(messages), answer["version"], answer["edits"]["number"]
+        session = self.running.desk.store.engine().session(self.session, harness="pi")
+        self.made = [json.loads(raw) for raw in session.reopen().messages_json]
         return answer
+
+
+def name(message: dict[str, Any]) -> str:
+    """Return what a message of the test is called."""
+    return str(message.get("timestamp", ""))
 
 
 def user(text: str, at: int) -> dict[str, Any]:
@@ -171,3 +177,10 @@ def step(n: int, size: int = 200) -> list[dict[str, Any]]:
         "content": [{"type": "text", "text": f"out {n} " + "x y z " * size}], "timestamp": 1001 + 2 * n,
     }  # fmt: skip
     return [said, out]
+
+
+def assistant(n: int, *, text: str = "", stop: str = "toolUse", usage: int = 0, **more: Any) -> dict[str, Any]:
+    """Return the answer that ``step(n)`` begins with, as the host's ``message_end`` shows it."""
+    counted = {"input": 0, "output": 7, "cacheRead": 0, "cacheWrite": usage}
+    message = {**step(n)[0], "stopReason": stop, "responseId": f"r{n}", "usage": counted, **more}
+    return {**message, "content": [{"type": "text", "text": text}]} if text else message

@@ -166,7 +166,8 @@ def test_a_line_that_is_too_long_closes_its_connection(start, monkeypatch, conne
 
 @pytest.mark.rule("LINK-4")
 def test_half_a_surrogate_pair_comes_through(start, connect):
-    plugin = Plugin(connect(start().run))
+    running = start()
+    plugin = Plugin(running, connect(running.run))
     plugin.take([user("half \ud83d of it", 1)])
     assert plugin.made[-1]["content"][0]["text"] == "§1§ half \ud83d of it"
 
@@ -247,8 +248,7 @@ def test_no_key_of_the_environment_is_left_anywhere(folder, tmp_path, connect):
     where = process.stdout.readline()
     run = json.loads(where)
     client = connect(local.Run(run["port"], run["pid"], run["token"], run["version"], run["socket"]))
-    plugin = Plugin(client)
-    plugin.take([user("hello", 1)])
+    client.call("pass", session="s", order=[{"message": user("hello", 1)}], count=1)
     heard = [
         json.dumps(client.ask("tool", session="s", name=name, arguments={"drop": 5})) for name in ("ctx_reduce", "x")
     ]
@@ -277,11 +277,13 @@ def test_desk_and_table_agree():
 
 def test_a_long_session_is_told_by_what_changed(start, connect):
     """LINK-9 and LINK-11: what is told and answered grows with what is new, not with the session."""
-    plugin = Plugin(connect(start().run))
+    running = start()
+    plugin = Plugin(running, connect(running.run))
     messages = [user("begin", 1)]
     for n in range(6):
         messages += step(n)
         answer = plugin.take(messages)
-        if n:
-            assert answer["level"] == "defer"
-            assert [item for item in answer["order"] if isinstance(item, list)] == [[0, len(plugin.made) - 2]]
+        edits = answer["edits"]
+        assert len(edits["messages"]) == (2 if n else 3)
+        assert edits["from"] == (n or 0)
+        assert len(plugin.asked["order"]) == 3

@@ -1,0 +1,339 @@
+// @ts-check
+/**
+ * foldlog for Pi and OMP (specs/link.md, "Pi and OMP"): an extension that hands each request's messages to the foldlog
+ * process and sends what it answers. It decides nothing. Where there is no answer, the turn is aborted and the person is
+ * told why: a handler that throws would let the request go out as it is.
+ *
+ * `foldlog setup pi` writes a file that calls `foldlog({ command })`; loaded by itself it finds `foldlog` on the path.
+ */
+import fs from "node:fs";
+import { Client, LinkError, WAIT_MS, words } from "../client.js";
+import { Conversation } from "../conversation.js";
+import { stripAll } from "../forms.js";
+import { TOOLS, mimicked } from "../tools.js";
+import { summarize } from "./child.js";
+
+/** Set in the environment of a child that only summarises: there the extension does nothing. */
+export const CHILD = "FOLDLOG_SUMMARIZER_CHILD";
+/** OMP ends a handler after 30 s and sends the request as it is; the turn has to be refused before. */
+const OMP_MS = 25_000;
+const SOON_MS = 5_000;
+
+/**
+ * @typedef {object} Settings
+ * @property {string[]} [command] how foldlog is started
+ * @property {string} [version]
+ * @property {Record<string, string | undefined>} [env]
+ *
+ * @typedef {{ conversation: Conversation, number: number, reported: Promise<any>[] }} Session
+ */
+
+/** @param {Settings} [settings] */
+export function foldlog(settings = {}) {
+  return (/** @type {any} */ pi) => {
+    if (process.env[CHILD]) return;
+    new Extension(pi, settings).register();
+  };
+}
+
+export default foldlog(process.env.FOLDLOG_COMMAND ? { command: [process.env.FOLDLOG_COMMAND] } : {});
+
+export class Extension {
+  /** @param {any} pi @param {Settings} settings */
+  constructor(pi, settings) {
+    this.pi = pi;
+    this.omp = pi.zod !== undefined && pi.pi !== undefined;
+    this.client = new Client({
+      host: this.omp ? "omp" : "pi",
+      command: settings.command,
+      version: settings.version,
+      env: settings.env,
+      serve: { summarize: (params) => summarize(params, this.omp) },
+    });
+    /** @type {Map<string, Session>} */
+    this.sessions = new Map();
+    this.compaction = true;
+  }
+
+  register() {
+    const { pi } = this;
+    pi.on("session_start", (/** @type {any} */ event, /** @type {any} */ ctx) => this.started(event, ctx));
+    pi.on("before_agent_start", (/** @type {any} */ event, /** @type {any} */ ctx) => this.prompted(event, ctx));
+    pi.on("context", (/** @type {any} */ event, /** @type {any} */ ctx) => this.context(event, ctx));
+    pi.on("message_end", (/** @type {any} */ event, /** @type {any} */ ctx) => this.answered(event, ctx));
+    pi.on("tool_call", (/** @type {any} */ event) => {
+      const reason = mimicked(event.input);
+      return reason ? { block: true, reason } : undefined;
+    });
+    pi.on("session_before_compact", () => (this.compaction ? { cancel: true } : undefined));
+    pi.on("session_compact", (/** @type {any} */ _, /** @type {any} */ ctx) => void this.tell(ctx, "compacted", {}));
+    pi.on("session_before_switch", () => this.settle(0));
+    pi.on("session_shutdown", () => this.shutdown());
+    for (const tool of TOOLS) {
+      pi.registerTool({
+        ...tool,
+        label: tool.name,
+        loadMode: "essential", // OMP hides other tools until the model looks for them
+        execute: (/** @type {string} */ id, /** @type {any} */ params, /** @type {any} */ _signal, /** @type {any} */ _update, /** @type {any} */ ctx) =>
+          this.tool(tool.name, id, params, ctx),
+      });
+    }
+    pi.registerCommand("ctx-status", {
+      description: "Show how full the context is and what foldlog keeps of it",
+      handler: (/** @type {string} */ _, /** @type {any} */ ctx) => this.status(ctx),
+    });
+    pi.registerCommand("ctx-flush", {
+      description: "Let marked content leave with the next request",
+      handler: (/** @type {string} */ _, /** @type {any} */ ctx) => this.flush(ctx),
+    });
+  }
+
+  /** @param {any} ctx @returns {Session} */
+  of(ctx) {
+    const id = String(ctx.sessionManager.getSessionId());
+    let found = this.sessions.get(id);
+    if (!found) {
+      found = { conversation: new Conversation(this.client, id), number: 0, reported: [] };
+      this.sessions.set(id, found);
+    }
+    return found;
+  }
+
+  /** A session that begins as a copy of another goes on from it. @param {any} _ @param {any} ctx */
+  async started(_, ctx) {
+    try {
+      const session = this.of(ctx).conversation.session;
+      const branch = ctx.sessionManager.getBranch?.() ?? [];
+      const parent = parentId(ctx.sessionManager.getHeader?.()?.parentSession);
+      const last = branch.map(messageOf).filter((/** @type {any} */ one) => one && one.role !== "system");
+      if (!parent || parent === session || !last.length) return;
+      const ids = identified(last);
+      await this.client.call("fork", { session: parent, new: session, at: ids[ids.length - 1] }, { timeout: SOON_MS });
+    } catch {
+      // the parent is not known, or nobody answers: the session begins by itself, and its first pass says what is wrong
+    }
+  }
+
+  /** @param {any} event @param {any} ctx */
+  async prompted(event, ctx) {
+    try {
+      const { conversation } = this.of(ctx);
+      const known = await this.client.call("open", { session: conversation.session, reduce: this.reduces() }, { timeout: SOON_MS });
+      this.compaction = known.compaction !== false;
+      conversation.guidance = known.guidance;
+      if (!known.guidance) return undefined;
+      const { systemPrompt } = event;
+      if (Array.isArray(systemPrompt)) return { systemPrompt: [...systemPrompt, known.guidance] };
+      return { systemPrompt: systemPrompt ? `${systemPrompt}\n\n${known.guidance}` : known.guidance };
+    } catch {
+      return undefined; // the pass that follows says it
+    }
+  }
+
+  /** @param {any} event @param {any} ctx */
+  async context(event, ctx) {
+    try {
+      const session = this.of(ctx);
+      session.number = 0;
+      const served = await session.conversation.pass(event.messages, told(event.messages), this.about(session, ctx), {
+        timeout: this.omp ? OMP_MS - SOON_MS : undefined,
+        longest: this.omp ? OMP_MS - SOON_MS : WAIT_MS,
+        told: (text) => notify(ctx, text, "info"),
+      });
+      session.number = served.number;
+      if (served.why) notify(ctx, served.why, "warning");
+      return served.messages ? { messages: served.messages } : undefined;
+    } catch (error) {
+      ctx.abort();
+      notify(ctx, `the request was not sent: ${words(error)}`, "error");
+      return undefined;
+    }
+  }
+
+  /** @param {Session} session @param {any} ctx */
+  about(session, ctx) {
+    const { model } = ctx;
+    return {
+      system: withoutGuidance(ctx.getSystemPrompt?.(), session.conversation.guidance),
+      model: model ? `${model.provider}/${model.id}` : "",
+      context_limit: count(model?.contextWindow),
+      output_limit: count(model?.maxTokens),
+      reduce: this.reduces(),
+    };
+  }
+
+  /** Whether the agent can call `ctx_reduce`: a person may have left it out of the tools. */
+  reduces() {
+    const tools = this.pi.getActiveTools?.();
+    return Array.isArray(tools) ? tools.includes("ctx_reduce") : true;
+  }
+
+  /** What became of a request, and the model's imitations of our notation taken out. @param {any} event @param {any} ctx */
+  answered(event, ctx) {
+    try {
+      const { message } = event;
+      if (message?.role !== "assistant") return undefined;
+      this.report(message, ctx);
+      if (!Array.isArray(message.content)) return undefined;
+      let changed = false;
+      const content = message.content.map((/** @type {any} */ block) => {
+        if (block?.type !== "text" || !String(block.text).includes("§")) return block;
+        const text = stripAll(block.text);
+        if (text === block.text) return block;
+        changed = true;
+        return { ...block, text };
+      });
+      if (!changed) return undefined;
+      if (this.omp) message.content.splice(0, message.content.length, ...content); // it takes no answer here
+      return { message: { ...message, content } };
+    } catch (error) {
+      notify(ctx, `an answer could not be recorded: ${words(error)}`, "warning");
+      return undefined;
+    }
+  }
+
+  /** @param {any} message @param {any} ctx */
+  report(message, ctx) {
+    const session = this.of(ctx);
+    const { number } = session;
+    if (!number) return; // nothing of ours went out
+    session.number = 0;
+    const command = message.responseId ? String(message.responseId) : "";
+    if (message.stopReason === "aborted") void this.tell(ctx, "failure", { number, kind: "aborted", command });
+    else if (message.stopReason === "error")
+      void this.tell(ctx, "failure", { number, text: String(message.errorMessage ?? "").slice(0, 8_000), command });
+    else {
+      const { input, cacheRead, cacheWrite, output } = message.usage ?? {};
+      const counted = [input, cacheRead, cacheWrite].some((one) => one > 0);
+      const usage = counted ? { input: count(input), cache_read: count(cacheRead), cache_write: count(cacheWrite), output: count(output) } : {};
+      void this.tell(ctx, "usage", { number, command, ...usage });
+    }
+  }
+
+  /** @param {any} ctx @param {string} method @param {Record<string, any>} params */
+  tell(ctx, method, params) {
+    const session = this.of(ctx);
+    const said = this.client.tell(method, { session: session.conversation.session, ...params });
+    session.reported.push(said);
+    void said.then(() => session.reported.splice(session.reported.indexOf(said), 1));
+    return said;
+  }
+
+  /** @param {string} name @param {string} call @param {any} params @param {any} ctx */
+  async tool(name, call, params, ctx) {
+    const { session } = this.of(ctx).conversation;
+    const given = { session, name, arguments: params ?? {}, call: String(call) };
+    const { text, error } = await this.client.call("tool", given);
+    if (error) throw new Error(text);
+    return { content: [{ type: "text", text }], details: {} };
+  }
+
+  /** @param {any} ctx */
+  async status(ctx) {
+    try {
+      const { session } = this.of(ctx).conversation;
+      const { text } = await this.client.call("status", { session });
+      notify(ctx, text, "info");
+    } catch (error) {
+      notify(ctx, words(error), "error");
+    }
+  }
+
+  /** @param {any} ctx */
+  async flush(ctx) {
+    try {
+      const { session } = this.of(ctx).conversation;
+      await this.client.call("flush", { session });
+      notify(ctx, "what is marked leaves with the next request", "info");
+    } catch (error) {
+      notify(ctx, words(error), "error");
+    }
+  }
+
+  /** Wait for what is being reported, not for long. @param {number} ms */
+  async settle(ms) {
+    const open = [...this.sessions.values()].flatMap((session) => session.reported);
+    if (open.length && ms) {
+      /** @type {ReturnType<typeof setTimeout> | undefined} */
+      let late;
+      await Promise.race([Promise.all(open), new Promise((resolve) => (late = setTimeout(resolve, ms)))]);
+      clearTimeout(late);
+    }
+    if (!ms) for (const session of this.sessions.values()) session.conversation.forget();
+  }
+
+  async shutdown() {
+    await this.settle(2_000);
+    this.client.close();
+  }
+}
+
+/** @param {any} ctx @param {string} text @param {"info" | "warning" | "error"} kind */
+function notify(ctx, text, kind) {
+  try {
+    ctx.ui?.notify?.(`foldlog: ${text}`, kind);
+  } finally {
+    if (!ctx.hasUI) console.error(`foldlog: ${text}`); // nobody looks at a notice of a host without a screen
+  }
+}
+
+/** @param {any} value */
+const count = (value) => (Number.isFinite(value) && value >= 0 ? Math.round(value) : 0);
+
+/**
+ * The host's own system text, without what was appended to it. @param {any} prompt @param {string} guidance
+ * @returns {any} text, or a list of text blocks where the host has several
+ */
+function withoutGuidance(prompt, guidance) {
+  if (Array.isArray(prompt)) return prompt.filter((text) => text !== guidance).map((text) => ({ type: "text", text }));
+  if (typeof prompt !== "string") return undefined;
+  return guidance ? prompt.replace(`\n\n${guidance}`, "") : prompt;
+}
+
+/** A session entry's message, where it has one. @param {any} entry */
+function messageOf(entry) {
+  const at = Date.parse(entry.timestamp);
+  if (entry.type === "message") return entry.message;
+  if (entry.type === "custom_message") return { role: "custom", timestamp: at };
+  if (entry.type === "branch_summary") return { role: "branchSummary", timestamp: at };
+  return entry.type === "compaction" ? { role: "compactionSummary", timestamp: at } : undefined;
+}
+
+/**
+ * What each message is called. They have no ids; what does not change with a resumed or copied session is what was stored
+ * with them: the call, the response, the time. @param {any[]} messages @returns {string[]}
+ */
+export function identified(messages) {
+  /** @type {Map<string, number>} */
+  const seen = new Map();
+  return messages.map((message) => {
+    const of = message.toolCallId ?? message.responseId ?? "";
+    const name = `${message.role}:${of}:${message.timestamp ?? ""}`;
+    const times = seen.get(name) ?? 0;
+    seen.set(name, times + 1);
+    return times ? `${name}#${times}` : name;
+  });
+}
+
+/** @param {any[]} messages @returns {import("../conversation.js").Told} */
+export function told(messages) {
+  return {
+    ids: identified(messages),
+    texts: messages.map(({ details: _, ...message }) => JSON.stringify(message)), // details are the host's own, for its screen
+  };
+}
+
+/** The id of the session a file holds. @param {any} file */
+function parentId(file) {
+  if (typeof file !== "string" || !file) return "";
+  const handle = fs.openSync(file, "r");
+  try {
+    const head = Buffer.alloc(4_096);
+    const line = head.toString("utf8", 0, fs.readSync(handle, head)).split("\n")[0];
+    return String(JSON.parse(line).id ?? "");
+  } finally {
+    fs.closeSync(handle);
+  }
+}
+
+export { LinkError };

@@ -1,0 +1,57 @@
+// Plays Pi (or OMP) around the extension: reads { omp, command, steps } and writes what each step gave.
+import fs from "node:fs";
+import { foldlog } from "../../../adapters/hosts/pi/extension.js";
+import { runFiles } from "../../../adapters/hosts/client.js";
+
+const given = JSON.parse(fs.readFileSync(0, "utf8"));
+const handlers = {};
+const tools = {};
+const commands = {};
+const said = { notices: [], aborts: 0, results: [] };
+const pi = {
+  on: (name, handler) => (handlers[name] = handler),
+  registerTool: (tool) => (tools[tool.name] = tool),
+  registerCommand: (name, command) => (commands[name] = command),
+  getActiveTools: () => given.active ?? Object.keys(tools),
+  ...(given.omp ? { pi: {}, zod: {} } : {}),
+};
+let prompt = given.omp ? ["You are OMP.", "Be brief."] : "You are Pi.";
+let session = given.session ?? "s1";
+let branch = [];
+const ctx = {
+  hasUI: true,
+  ui: { notify: (text, kind) => said.notices.push([kind, text]) },
+  abort: () => said.aborts++,
+  model: given.model ?? { provider: "p", id: "claude-x", contextWindow: 100_000, maxTokens: 4_096 },
+  getSystemPrompt: () => prompt,
+  sessionManager: {
+    getSessionId: () => session,
+    getBranch: () => branch,
+    getHeader: () => ({ id: session, parentSession: given.parent }),
+  },
+};
+foldlog({ command: given.command ?? ["/nowhere/foldlog"] })(pi);
+said.registered = { tools: Object.keys(tools), commands: Object.keys(commands), events: Object.keys(handlers) };
+
+async function step(one) {
+  if (one.session) {
+    session = one.session;
+    branch = one.branch ?? [];
+    return null;
+  }
+  if (one.model) return Object.assign(ctx.model, one.model), null;
+  if (one.kill) return process.kill(JSON.parse(fs.readFileSync(runFiles().find((file) => fs.existsSync(file)), "utf8")).pid, one.kill), null;
+  if (one.wait) return new Promise((resolve) => setTimeout(() => resolve(null), one.wait));
+  if (one.tool) return tools[one.tool].execute(one.id ?? "c1", one.params ?? {}, undefined, undefined, ctx).then((made) => made.content[0].text, (error) => ({ thrown: error.message }));
+  if (one.command) return commands[one.command].handler("", ctx);
+  const before = JSON.stringify(one.event);
+  const result = await handlers[one.on]({ type: one.on, ...one.event }, ctx);
+  if (one.on === "before_agent_start" && result) prompt = result.systemPrompt;
+  if (one.on === "context" && JSON.stringify(one.event) !== before) throw new Error("the host's own messages were changed");
+  if (one.on === "message_end" && given.omp) return one.event.message;
+  return result ?? null;
+}
+
+for (const one of given.steps) said.results.push(await step(one));
+await handlers.session_shutdown({ reason: "quit" }, ctx);
+process.stdout.write(JSON.stringify(said));

@@ -1,0 +1,268 @@
+"""The extension of Pi and OMP under Node, with a host of the test's own around it and a real process behind it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog import Engine
+from foldlog.adapters.mcp.tools import TABLE
+from foldlog.projections.guidance import GUIDANCE
+from support.linked import assistant, step, user
+from support.node import needs_node, run
+
+pytestmark = needs_node
+HOST = Path(__file__).with_name("pi_host.mjs")
+PROGRAM = [sys.executable, "-c", "from foldlog.adapters.cli import main; main()"]
+
+
+def talk(n: int) -> list[dict[str, Any]]:
+    return [user("do the work", 1), *(message for k in range(n) for message in step(k))]
+
+
+def context(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"on": "context", "event": {"messages": messages}}
+
+
+def answered(message: dict[str, Any]) -> dict[str, Any]:
+    return {"on": "message_end", "event": {"message": message}}
+
+
+def play(*steps: dict[str, Any], **host: Any) -> dict[str, Any]:
+    found: dict[str, Any] = run(HOST, {"steps": steps, **host})
+    return found
+
+
+@pytest.mark.rule("EXT-1", "EXT-2")
+@pytest.mark.parametrize("omp", [False, True])
+def test_each_request_extends_the_last(start, omp):
+    start()
+    done = play(
+        {"on": "before_agent_start", "event": {"systemPrompt": ["You are OMP."] if omp else "You are Pi."}},
+        *(made for n in range(6) for made in (context(talk(n)), answered(assistant(n, usage=1_000 + n)))),
+        omp=omp,
+    )
+    prompt = done["results"][0]["systemPrompt"]
+    assert prompt == (["You are OMP.", GUIDANCE] if omp else f"You are Pi.\n\n{GUIDANCE}")
+    made = [result["messages"] for result in done["results"][1::2]]
+    assert [len(one) for one in made] == [2 + len(talk(n)) for n in range(6)]
+    for before, after in itertools.pairwise(made):
+        assert [json.dumps(one) for one in after[: len(before)]] == [json.dumps(one) for one in before]
+    assert made[-1][2]["content"][0]["text"] == "§1§ do the work"
+    assert made[-1][3]["content"][1]["arguments"] == {"command": "echo 0"}
+    assert done["aborts"] == 0
+    assert done["notices"] == []
+
+
+@pytest.mark.rule("EXT-3")
+def test_without_a_process_the_turn_is_aborted_and_the_person_told_why(folder):
+    done = play({"on": "before_agent_start", "event": {"systemPrompt": "x"}}, context(talk(1)))
+    assert done["results"] == [None, None]
+    assert done["aborts"] == 1
+    [(kind, words)] = done["notices"]
+    assert kind == "error"
+    assert words.startswith(
+        "foldlog: the request was not sent: foldlog could not be started with `/nowhere/foldlog link`"
+    )
+
+
+@pytest.mark.rule("EXT-3")
+def test_a_refusal_of_the_store_aborts(start):
+    from foldlog.domain.errors import StoreNewer
+
+    def make() -> Engine:
+        raise StoreNewer("the store was written by a newer foldlog")
+
+    start(make=make)
+    done = play(context(talk(1)), context(talk(2)))
+    assert done["aborts"] == 2
+    assert "update foldlog" in done["notices"][0][1]
+
+
+@pytest.mark.rule("EXT-3")
+def test_the_hosts_own_request_goes_only_where_the_user_configured_it(start):
+    from foldlog.domain.errors import StoreNewer
+
+    def make() -> Engine:
+        raise StoreNewer("the store was written by a newer foldlog")
+
+    start(make=make, fail_closed_blocking=False)
+    done = play(context(talk(1)))
+    assert (done["results"], done["aborts"]) == ([None], 0)
+    assert done["notices"][0][0] == "warning"
+
+
+@pytest.mark.rule("LINK-1", "EXT-4")
+def test_a_killed_process_is_started_anew_and_the_prefix_stays(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 's.db'}")
+    monkeypatch.setenv("FOLDLOG_IDLE_EXIT_S", "0.2")
+    done = play(context(talk(1)), context(talk(2)), {"kill": "SIGKILL"}, context(talk(3)), command=PROGRAM)
+    first, second, _, third = done["results"]
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    assert third["messages"][: len(second["messages"])] == second["messages"]
+    assert (done["aborts"], done["notices"]) == (0, [])
+
+
+@pytest.mark.rule("EXT-4")
+def test_where_it_cannot_be_started_anew_the_last_view_serves_once_more(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 's.db'}")
+    mark = tmp_path / "once"
+    once = [sys.executable, "-c", f"import os; os.mkdir({str(mark)!r}); from foldlog.adapters.cli import main; main()"]
+    bloated = [*talk(3), user("z" * 400_000, 99)]
+    done = play(
+        context(talk(1)), context(talk(2)), answered(assistant(2, usage=5_000)), {"kill": "SIGKILL"}, {"wait": 30},
+        context(talk(3)), answered(assistant(3, usage=6_000)), context(bloated),
+        {"model": {"id": "another"}}, context(talk(3)), command=once,
+    )  # fmt: skip
+    good, again = done["results"][1]["messages"], done["results"][5]["messages"]
+    assert again == [*good, *talk(3)[-2:]]  # what came since stands behind it as it is
+    assert [result is None for result in (done["results"][7], done["results"][9])] == [True, True]
+    assert done["aborts"] == 2  # too much came since; another model
+    assert done["notices"][0][0] == "warning"
+    assert "the last view is used once more" in done["notices"][0][1]
+
+
+@pytest.mark.rule("EXT-5")
+@pytest.mark.parametrize("omp", [False, True])
+def test_answers_are_reported_and_imitations_taken_out(start, omp):
+    running = start()
+    done = play(
+        context(talk(1)),
+        answered(assistant(1, text="§12§ Done, see §3§.", stop="stop", usage=5_000)),
+        context(talk(2)),
+        answered(assistant(2, text="plain", stop="aborted")),
+        context(talk(3)),
+        answered(
+            assistant(3, text="x", stop="error", errorMessage="prompt is too long: 120000 tokens > 90000 maximum")
+        ),
+        answered(assistant(4, text="not ours", usage=77)),
+        omp=omp,
+    )
+    said = done["results"][1]
+    assert (said if omp else said["message"])["content"][0]["text"] == "Done, see ."
+    engine = running.desk.store.engine()
+    session = engine.session("s1", harness="omp" if omp else "pi")
+    state = session.core.hot().state
+    assert state.learnt == ("p/claude-x", 90_000)
+    assert [event for event in done["notices"] if event[0] == "error"] == []
+    assert session.status().passes == 3
+
+
+@pytest.mark.rule("EXT-6")
+def test_tools_and_commands(start):
+    start()
+    done = play(
+        context(talk(8)),
+        {"tool": "ctx_reduce", "id": "c1", "params": {"drop": "2-5"}},
+        {"tool": "ctx_reduce", "id": "c2", "params": {"drop": "nonsense"}},
+        {"tool": "ctx_search", "params": {"query": "x"}},
+        {"command": "ctx-flush"},
+        {"command": "ctx-status"},
+        context(talk(9)),
+        {"tool": "ctx_expand", "params": {"tag": "3"}},
+    )
+    _, queued, wrong, later, _, _, after, original = done["results"]
+    assert queued.startswith("Queued")
+    assert "nonsense" in wrong["thrown"]
+    assert "not built yet" in later["thrown"]
+    assert "[dropped" in json.dumps(after["messages"])
+    assert original.startswith("§3§ out 0")
+    assert [kind for kind, _ in done["notices"]] == ["info", "info"]
+    assert "marked" in done["notices"][1][1]
+    assert done["registered"]["commands"] == ["ctx-status", "ctx-flush"]
+    assert len(done["registered"]["tools"]) == 5
+
+
+def test_the_tools_of_the_plugins_are_those_of_the_table(tmp_path):
+    """EXT-6: name, description and arguments are the same everywhere, but for the session an MCP client may name."""
+    script = tmp_path / "tools.mjs"
+    source = Path(__file__).parents[3] / "adapters" / "hosts" / "tools.js"
+    script.write_text(
+        f"import {{ TOOLS }} from {json.dumps(source.as_uri())};\nprocess.stdout.write(JSON.stringify(TOOLS));"
+    )
+    there = {one["name"]: one for one in run(script, {})}
+    for tool in TABLE:
+        properties = {name: value for name, value in tool.schema["properties"].items() if name != "session"}
+        assert there[tool.name]["description"] == tool.description
+        assert there[tool.name]["parameters"]["properties"] == properties
+        assert there[tool.name]["parameters"].get("required", []) == tool.schema.get("required", [])
+
+
+@pytest.mark.rule("EXT-7")
+def test_native_compaction_is_cancelled_and_imitated_arguments_blocked(start):
+    start()
+    done = play(
+        {"on": "session_before_compact", "event": {"reason": "threshold"}},
+        {"on": "tool_call", "event": {"toolName": "write", "input": {"path": "a", "content": "[dropped §12§]"}}},
+        {
+            "on": "tool_call",
+            "event": {"toolName": "write", "input": {"path": "a", "content": "it says [dropped §12§]"}},
+        },
+    )
+    cancelled, blocked, free = done["results"]
+    assert cancelled == {"cancel": True}
+    assert blocked["block"]
+    assert free is None
+
+
+@pytest.mark.rule("EXT-7")
+def test_with_compaction_off_the_host_compacts(start):
+    start(policy={"compaction": False})
+    done = play(
+        {"on": "before_agent_start", "event": {"systemPrompt": "You are Pi."}},
+        {"on": "session_before_compact", "event": {"reason": "threshold"}},
+        context(talk(1)),
+    )
+    assert done["results"][:2] == [None, None]
+    assert [m.get("content") for m in done["results"][2]["messages"]] == [m["content"] for m in talk(1)]
+
+
+@pytest.mark.rule("EXT-8")
+def test_a_fork_goes_on_from_the_prefix_the_provider_has(start, tmp_path):
+    start()
+    parent = tmp_path / "parent.jsonl"
+    parent.write_text('{"type":"session","id":"s1"}\n')
+    branch = [{"type": "message", "id": str(k), "message": message} for k, message in enumerate(talk(2))]
+    done = play(
+        context(talk(3)),
+        {"session": "s2", "branch": branch},
+        {"on": "session_start", "event": {"reason": "fork"}},
+        context([*talk(2), user("another way", 500)]),
+        parent=str(parent),
+    )
+    first, _, _, forked = done["results"]
+    assert forked["messages"][:-1] == first["messages"][: len(forked["messages"]) - 1]
+    assert forked["messages"][-1]["content"][0]["text"].endswith("another way")
+
+
+@pytest.mark.rule("EXT-9")
+def test_in_a_hidden_run_the_extension_does_nothing(monkeypatch):
+    monkeypatch.setenv("FOLDLOG_SUMMARIZER_CHILD", "1")
+    script = (
+        "import { foldlog } from %s; let n = 0; const pi = new Proxy({}, { get: () => () => n++ }); foldlog()(pi);"
+        "process.stdout.write(JSON.stringify(n));"
+    )
+    source = Path(__file__).parents[3] / "adapters" / "hosts" / "pi" / "extension.js"
+    found = Path(os.environ["XDG_RUNTIME_DIR"]) / "hidden.mjs"
+    found.write_text(script % json.dumps(source.as_uri()))
+    assert run(found, {}) == 0
+
+
+@pytest.mark.rule("EXT-2")
+def test_messages_without_ids_keep_their_names(start):
+    """Two equal messages of one time are two; one that changed is the same one, revised."""
+    start()
+    twice = [user("same", 5), user("same", 5), user("other", 6)]
+    changed = [*twice[:2], user("other, changed", 6), *step(1)]
+    done = play(context(twice), context(changed), context([*changed, user("more", 9)]))
+    texts = [[m["content"][0]["text"] for m in result["messages"][2:]] for result in done["results"]]
+    assert texts[0] == ["§1§ same", "§2§ same", "§3§ other"]
+    assert texts[1][:2] == texts[0][:2]
+    assert texts[2][: len(texts[1])] == texts[1]
+    assert done["aborts"] == 0
