@@ -12,7 +12,20 @@ from typer.core import TyperGroup
 
 from ... import __version__
 from ...domain.errors import FoldlogError, InputError, StoreUnavailable
-from . import checking, explaining, linking, playing, reading, refusals, serving, tools
+from . import (
+    checking,
+    explaining,
+    linking,
+    playing,
+    reading,
+    refusals,
+    running,
+    service,
+    serving,
+    setting_up,
+    tools,
+    watching,
+)
 from .terminal import plain
 
 FAILED, WRONG, STOPPED = 1, 2, 130
@@ -46,8 +59,9 @@ app = typer.Typer(
 )
 for _command in (
     playing.simulate, playing.demo, reading.sessions, reading.passes, reading.show, explaining.diff, explaining.why,
-    reading.status, checking.audit, reading.export, checking.verify, checking.backup, serving.serve, tools.mcp,
-    refusals.explain_error,
+    reading.status, checking.audit, reading.export, checking.verify, checking.backup, refusals.explain_error,
+    running.run, serving.serve, watching.watch, service.enable, service.disable, service.restart, setting_up.setup,
+    tools.mcp,
 ):  # fmt: skip
     app.command()(_command)
 app.command(hidden=True)(linking.link)

@@ -1,0 +1,216 @@
+"""``run``: one command with its requests going through the proxy, and the proxy ending with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from ... import __version__
+from ...api import Engine
+from ...domain.errors import FoldlogError, OptionError
+from .. import config as configuration
+from .. import local
+from ..config import Config
+from . import options
+from .live import Totals, follow, health
+from .terminal import warn
+from .wrapping import upstreams_of, wrap
+
+STARTING = 15.0
+"""Seconds the proxy has to begin to listen."""
+SETTLING = 10.0
+"""Seconds in which, after the command has ended, what is still being written down may finish."""
+FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+FELT = ("SIGINT", "SIGQUIT")
+"""Signals of the terminal: they reach the command by themselves, and what to do on them is its own affair."""
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run, with its arguments.")],
+    observe: Annotated[
+        bool,
+        typer.Option(
+            "--observe",
+            help="Pass every byte through untouched; record, and say what foldlog would have sent and cost.",
+        ),
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=1, max=65_535, show_default=False, help="The proxy's port, else the configured one."
+        ),
+    ] = None,
+    tools: Annotated[
+        bool, typer.Option("--tools/--no-tools", help="Give Claude Code and Codex foldlog's tools (MCP).")
+    ] = True,
+    db: options.Db = None,
+) -> None:
+    """Run a command with its requests to the providers going through foldlog: foldlog run -- claude.
+
+    Starts the proxy in this process, or uses the one of yours that runs already, sets ANTHROPIC_BASE_URL and
+    OPENAI_BASE_URL (for Codex and OpenCode their own settings too), and ends with the command's exit code.
+    """
+    config = configuration.load()
+    if db is not None:
+        config = config.model_copy(update={"db": db})
+    named = upstreams_of(command, os.environ)
+    code = 1
+    with contextlib.ExitStack() as stack:
+        found = None if observe or db is not None else _running(config, port, named)
+        if found is None:
+            proxy, summary = stack.enter_context(_own_proxy(config, port, named, observing=observe))
+        else:
+            proxy, summary = found, None
+        ready = wrap(command, proxy, local.proxy_file(proxy.port), os.environ, tools=tools)
+        for note in ready.notes:
+            warn(f"foldlog: {note}")
+        totals = stack.enter_context(_counting(proxy)) if not observe else None
+        code = _child(ready.args, ready.env)
+        _settled(proxy)
+        said = summary() if observe and summary is not None else ""
+    if totals is not None:
+        said = totals.line() + ("" if found is None else f" (all that the proxy on port {proxy.port} served meanwhile)")
+    warn(f"foldlog: {said}")
+    raise typer.Exit(code)
+
+
+def _running(config: Config, port: int | None, named: Mapping[str, str]) -> local.Run | None:
+    """Return the proxy of this user that can serve: of this version, managing, and asking where the command would."""
+    wanted = config.port if port is None else port
+    found = next((one for one in local.proxies() if one.port == wanted), None)
+    if found is None or found.version != __version__:
+        return None
+    if any(config.upstreams.get(name) != url for name, url in named.items()):  # type: ignore[call-overload]  # a plain name
+        return None
+    said = health(found)
+    return found if said is not None and not said.get("observing") else None
+
+
+@contextlib.contextmanager
+def _own_proxy(
+    config: Config, port: int | None, named: Mapping[str, str], *, observing: bool
+) -> Iterator[tuple[local.Run, Callable[[], str]]]:
+    """Serve in a thread of this process while the block runs; give its run and what an observation comes to."""
+    try:
+        import uvicorn
+
+        from ..proxy import observe
+        from ..proxy.app import make_app
+    except ImportError as error:
+        raise FoldlogError(
+            f"the proxy needs more packages ({error.name}): pip install 'foldlog[proxy]'", code="MISSING"
+        ) from None
+    config = config.model_copy(update={"upstreams": {**config.upstreams, **named}})
+    listening = _listen(config.host, config.port if port is None else port, exact=port is not None)
+    chosen: int = listening.getsockname()[1]
+    # every run has its own folder entry and token; nobody else can ask this proxy for anything under /foldlog/
+    proxy = local.Run(chosen, os.getpid(), local.new_token(), __version__, host=config.host)
+    made = configuration.summarizer(config)
+    app = make_app(config, lambda: Engine.open(config.db, summarizer=made), token=proxy.token, observing=observing)
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=int(SETTLING))
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="foldlog-proxy")
+    thread.start()
+    file = local.proxy_file(chosen)
+    try:
+        _wait(lambda: server.started or not thread.is_alive(), STARTING)
+        if not server.started:
+            raise FoldlogError("the proxy could not start", value=chosen, code="NOT_STARTED")
+        local.write(file, proxy)
+        yield proxy, lambda: observe.summary([one.tally for one in app.state.door.watches.values()])
+    finally:
+        local.remove(file)
+        server.should_exit = True
+        thread.join(SETTLING * 2)
+        listening.close()
+
+
+def _listen(host: str, port: int, *, exact: bool) -> socket.socket:
+    """Return a listening socket at ``port``, or at a free one where that is taken and was not asked for."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in (port,) if exact else (port, 0):
+        try:
+            return socket.create_server((host, wanted), family=family, backlog=512)
+        except OSError as error:
+            problem = error
+    raise OptionError(f"the proxy cannot listen on this port: {problem.strerror}", value=port, where="--port")
+
+
+@contextlib.contextmanager
+def _counting(proxy: local.Run) -> Iterator[Totals]:
+    """Sum up what the proxy serves while the block runs."""
+    totals, since = Totals(), int(time.time() * 1000)
+    stopped = threading.Event()
+
+    def count() -> None:
+        for moment in follow(proxy):
+            if stopped.is_set():
+                return
+            if moment is not None and moment.at >= since:
+                totals.take(moment)
+
+    thread = threading.Thread(target=count, name="foldlog-count", daemon=True)
+    thread.start()
+    try:
+        yield totals
+    finally:
+        time.sleep(0.05)  # the feed is a stream of its own: what was told last may still be on its way
+        stopped.set()
+
+
+def _settled(proxy: local.Run) -> None:
+    """Wait until what was answered is written down and told."""
+
+    def done() -> bool:
+        said = health(proxy)
+        return said is None or not said.get("open")
+
+    _wait(done, SETTLING)
+
+
+def _wait(until: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not until() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def _child(args: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run the command on our own terminal and return its exit code as a shell would."""
+    held: dict[Any, Any] = {}
+    child: subprocess.Popen[bytes] | None = None
+
+    def forward(number: int, _: Any) -> None:
+        if child is not None and child.poll() is None:
+            child.send_signal(number)
+
+    def felt(number: int, _: Any) -> None:
+        """The command got it from the terminal as well."""
+
+    for names, handler in ((FORWARDED, forward), (FELT, felt)):
+        for name in names:
+            number = getattr(signal, name, None)
+            if number is not None and threading.current_thread() is threading.main_thread():
+                held[number] = signal.signal(number, handler)
+    try:
+        child = subprocess.Popen(args, env=dict(env))  # noqa: S603 - what the person asked for
+        code = child.wait()
+    except FileNotFoundError:
+        warn(f"foldlog: there is no command {args[0]!r}")
+        return 127
+    except OSError as error:
+        warn(f"foldlog: {args[0]!r} cannot be run: {error.strerror}")
+        return 126
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,211 @@
+"""What a command needs so that its requests go through the proxy: environment, and flags for some hosts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ...domain.errors import OptionError
+from .. import local
+from . import tomltext
+
+ANTHROPIC, OPENAI = "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"
+NAME = "foldlog"
+PROGRAM = "from foldlog.adapters.cli import main; main()"
+CARRIED = (
+    local.PROXY_ENV, "FOLDLOG_CONFIG", "FOLDLOG_DB", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "PYTHONPATH",
+)  # fmt: skip
+"""Variables a host may keep from its MCP servers, and which ours needs to find proxy, store and configuration."""
+PLUGIN_HOSTS = ("pi", "omp")
+"""Hosts that ask providers by their own settings only; an extension serves them."""
+
+
+class Wrapped(msgspec.Struct, frozen=True):
+    """A command made ready. ``upstreams``: addresses the user's own settings name, which the proxy has to keep.
+
+    ``notes``: what the person should know.
+    """
+
+    args: list[str]
+    env: dict[str, str]
+    upstreams: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def own_command(*args: str) -> list[str]:
+    """Return the command line of foldlog itself, by absolute path, as a host may start it from anywhere."""
+    beside = Path(sys.executable).with_name("foldlog.exe" if sys.platform == "win32" else "foldlog")
+    found = str(beside) if beside.is_file() else shutil.which("foldlog")
+    return [found, *args] if found else [sys.executable, "-c", PROGRAM, *args]
+
+
+def host_of(command: str) -> str:
+    """Return the name of the host a command starts: its file name without folder and suffix."""
+    return Path(command).name.lower().removesuffix(".exe").removesuffix(".cmd").removesuffix(".js")
+
+
+def upstreams_of(command: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses the user's own settings name for the providers; the proxy asks there.
+
+    From ``ANTHROPIC_BASE_URL`` and ``OPENAI_BASE_URL``, and for Codex from its configuration. Addresses of a proxy of
+    ours are none.
+    """
+    found = {"anthropic": environ.get(ANTHROPIC, ""), "openai": environ.get(OPENAI, "")}
+    if command and host_of(command[0]) == "codex":
+        found["openai"] = codex_provider(command[1:], environ)[1] or found["openai"]
+    ours = {run.port for run in local.proxies()}
+    kept = {}
+    for name, url in found.items():
+        parts = urlsplit(url)
+        if not url or (parts.hostname in {"127.0.0.1", "localhost", "::1"} and parts.port in ours):
+            continue
+        kept[name] = url.rstrip("/")
+    return kept
+
+
+def wrap(command: Sequence[str], run: local.Run, file: Path, environ: Mapping[str, str], *, tools: bool) -> Wrapped:
+    """Return ``command`` with what sends its requests to ``run``, whose run file is ``file``.
+
+    ``tools``: the host also gets foldlog's MCP server. Raises ``OptionError`` for a host the proxy cannot serve.
+    """
+    host = host_of(command[0])
+    if host in PLUGIN_HOSTS:
+        raise OptionError(
+            f"{host} does not take a provider's address from its environment; run `foldlog setup {host}` once, and "
+            f"then {host} as always",
+            value=command[0],
+        )
+    env = dict(environ)
+    env[ANTHROPIC] = run.url
+    env[OPENAI] = env["OPENAI_API_BASE"] = f"{run.url}/v1"
+    env[local.PROXY_ENV] = str(file)
+    for name in ("NO_PROXY", "no_proxy"):
+        if any(env.get(proxy) for proxy in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
+            env[name] = ",".join([*filter(None, [env.get(name, "")]), "127.0.0.1", "localhost", "::1"])
+    args = list(command)
+    flags: list[str] = []
+    if host == "claude":
+        flags = _claude(args[1:], env) if tools else []
+    elif host == "codex":
+        flags = _codex(args[1:], run, env, tools=tools)
+    elif host == "opencode":
+        _opencode(env, run, tools=tools)
+    return Wrapped([args[0], *flags, *args[1:]], env, {})
+
+
+def server_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables our MCP server needs beside those every host hands on."""
+    return {name: env[name] for name in CARRIED if env.get(name)}
+
+
+def claude_server(env: Mapping[str, str]) -> dict[str, Any]:
+    """Return our entry under Claude Code's ``mcpServers``.
+
+    ``alwaysLoad`` keeps the tools out of its tool search, and lets it wait for them at the start: the first request of
+    a session names them.
+    """
+    command, *args = own_command("mcp")
+    return {"type": "stdio", "command": command, "args": args, "env": server_env(env), "alwaysLoad": True}
+
+
+def _claude(args: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    if args and not args[0].startswith("-") and args[0] in _CLAUDE_COMMANDS:
+        return []
+    server = msgspec.json.encode({"mcpServers": {NAME: claude_server(env)}}).decode()
+    # written with "=": both flags take many values, and would take the person's prompt for one
+    return [f"--mcp-config={server}", f"--allowedTools=mcp__{NAME}"]
+
+
+_CLAUDE_COMMANDS = frozenset(
+    "agents auth config doctor install mcp migrate-installer plugin plugins setup-token update upgrade".split()
+)
+
+
+def codex_provider(args: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the provider Codex will use and the address its configuration names for it, ``""`` where it names none.
+
+    Read from ``config.toml``, its profile, and ``-c`` flags among ``args``, as Codex itself does.
+    """
+    home = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", "~")) / ".codex").expanduser()
+    try:
+        settings = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        settings = {}
+    given = _codex_flags(args)
+    profiles = settings.get("profiles")
+    profile = given.get("profile") or settings.get("profile")
+    chosen = profiles.get(profile) if isinstance(profiles, dict) else None
+    name = given.get("model_provider") or (chosen or {}).get("model_provider") or settings.get("model_provider")
+    name = name if isinstance(name, str) else "openai"
+    providers = settings.get("model_providers")
+    table = providers.get(name) if isinstance(providers, dict) else None
+    base = (table or {}).get("base_url") if isinstance(table, dict) else None
+    url = given.get(f"model_providers.{name}.base_url") or base
+    if name == "openai":
+        url = given.get("openai_base_url") or url or settings.get("openai_base_url")
+    return name, url if isinstance(url, str) else ""
+
+
+def _codex_flags(args: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for index, arg in enumerate(args):
+        if arg == "--":
+            break
+        following = args[index + 1] if index + 1 < len(args) else ""
+        if arg in {"-p", "--profile"}:
+            found["profile"] = following
+            continue
+        setting = following if arg in {"-c", "--config"} else arg.partition("=")[2] if arg[:9] == "--config=" else ""
+        key, equals, value = setting.partition("=")
+        if equals:
+            try:
+                read = tomllib.loads(f"value = {value}")["value"]
+            except tomllib.TOMLDecodeError:
+                read = value
+            if isinstance(read, str):
+                found[key.strip()] = read
+    return found
+
+
+def _codex(args: Sequence[str], run: local.Run, env: Mapping[str, str], *, tools: bool) -> list[str]:
+    name, _ = codex_provider(args, env)
+    key = "openai_base_url" if name == "openai" else f"model_providers.{tomltext.key(name)}.base_url"
+    flags = ["-c", f"{key}={tomltext.written(f'{run.url}/v1')}"]
+    if tools:
+        command, *rest = own_command("mcp")
+        flags += [
+            "-c",
+            f"mcp_servers.{NAME}={tomltext.written({'command': command, 'args': rest, 'env': server_env(env)})}",
+        ]
+    return flags
+
+
+def _opencode(env: dict[str, str], run: local.Run, *, tools: bool) -> None:
+    """OpenCode merges this variable over its own files; a value the person set is kept beneath ours."""
+    try:
+        given = msgspec.json.decode(env.get("OPENCODE_CONFIG_CONTENT") or "{}")
+    except msgspec.MsgspecError:
+        raise OptionError("this variable does not hold JSON", where="OPENCODE_CONFIG_CONTENT") from None
+    providers = given.setdefault("provider", {})
+    for name in ("anthropic", "openai"):
+        providers.setdefault(name, {}).setdefault("options", {})["baseURL"] = f"{run.url}/v1"
+    if tools:
+        given.setdefault("mcp", {})[NAME] = {
+            "type": "local", "command": own_command("mcp"), "environment": server_env(env), "enabled": True
+        }  # fmt: skip
+    env["OPENCODE_CONFIG_CONTENT"] = msgspec.json.encode(given).decode()
+
+
+def shown(args: Sequence[str]) -> str:
+    """Return a command line as a person would type it."""
+    return shlex.join(args) if os.name != "nt" else " ".join(args)
