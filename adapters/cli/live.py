@@ -10,45 +10,11 @@ import msgspec
 
 from ...domain.errors import FoldlogError
 from .. import local
+from ..proxy.feed import Moment
 
 FOLDS = ("soft", "hard")
 FIRST = "first_render"
 """The reason of a session's first pass, which is a fold only by name."""
-
-
-class Moment(msgspec.Struct, frozen=True, rename={"number": "pass"}):
-    """One request as the feed tells it; fields it does not know are left out. Tokens, -1 = not said.
-
-    ``saved``: tokens of history that were not sent, estimated; ``lost``: tokens the cache had held and did not serve,
-    and ``cause`` why; ``would``: in observation, what foldlog would have sent.
-    """
-
-    at: int = 0
-    session: str = ""
-    kind: str = "main"
-    number: int = 0
-    level: str = ""
-    reasons: tuple[str, ...] = ()
-    model: str = ""
-    status: int = 0
-    outcome: str = ""
-    tokens: int = -1
-    input: int = -1
-    cached: int = -1
-    written: int = -1
-    output: int = -1
-    saved: int = 0
-    lost: int = 0
-    cause: str = ""
-    ms: int = 0
-    note: str = ""
-    would: dict[str, float] | None = None
-
-    @property
-    def prompt(self) -> int:
-        """The tokens of the prompt by the provider's count, -1 where it said none."""
-        told = [count for count in (self.input, self.cached, self.written) if count >= 0]
-        return sum(told) if told else -1
 
 
 class Totals:

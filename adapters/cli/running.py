@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
+import platformdirs
 import typer
 
 from ... import __version__
@@ -25,8 +25,8 @@ from .live import Totals, follow, health
 from .terminal import warn
 from .wrapping import upstreams_of, wrap
 
-STARTING = 15.0
-"""Seconds the proxy has to begin to listen."""
+LONGEST_LOG = 4 * 1024 * 1024
+"""Bytes of the log after which it is put aside."""
 SETTLING = 10.0
 """Seconds in which, after the command has ended, what is still being written down may finish."""
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -99,51 +99,46 @@ def _running(config: Config, port: int | None, named: Mapping[str, str]) -> loca
 def _own_proxy(
     config: Config, port: int | None, named: Mapping[str, str], *, observing: bool
 ) -> Iterator[tuple[local.Run, Callable[[], str]]]:
-    """Serve in a thread of this process while the block runs; give its run and what an observation comes to."""
+    """Serve in this process while the block runs; give what runs, and what tells what an observation comes to."""
     try:
-        import uvicorn
+        import structlog
 
-        from ..proxy import observe
+        from ..proxy import server
         from ..proxy.app import make_app
+        from ..proxy.tally import summary
     except ImportError as error:
         raise FoldlogError(
             f"the proxy needs more packages ({error.name}): pip install 'foldlog[proxy]'", code="MISSING"
         ) from None
     config = config.model_copy(update={"upstreams": {**config.upstreams, **named}})
-    listening = _listen(config.host, config.port if port is None else port, exact=port is not None)
-    chosen: int = listening.getsockname()[1]
-    # every run has its own folder entry and token; nobody else can ask this proxy for anything under /foldlog/
-    proxy = local.Run(chosen, os.getpid(), local.new_token(), __version__, host=config.host)
     made = configuration.summarizer(config)
-    app = make_app(config, lambda: Engine.open(config.db, summarizer=made), token=proxy.token, observing=observing)
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=int(SETTLING))
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="foldlog-proxy")
-    thread.start()
-    file = local.proxy_file(chosen)
+    token = local.new_token()
     try:
-        _wait(lambda: server.started or not thread.is_alive(), STARTING)
-        if not server.started:
-            raise FoldlogError("the proxy could not start", value=chosen, code="NOT_STARTED")
-        local.write(file, proxy)
-        yield proxy, lambda: observe.summary([one.tally for one in app.state.door.watches.values()])
-    finally:
-        local.remove(file)
-        server.should_exit = True
-        thread.join(SETTLING * 2)
-        listening.close()
+        listening = server.listen(config.host, config.port if port is None else port)
+    except OptionError:
+        if port is not None:
+            raise
+        listening = server.listen(config.host, 0)
+    app = make_app(config, lambda: Engine.open(config.db, made), token=token, observing=observing)
+    with _log() as file:
+        structlog.configure(logger_factory=structlog.WriteLoggerFactory(file))
+        with server.beside(app, listening, token, int(SETTLING)) as run:
+            yield run, lambda: summary(one.tally for one in app.state.door.watches.values())
 
 
-def _listen(host: str, port: int, *, exact: bool) -> socket.socket:
-    """Return a listening socket at ``port``, or at a free one where that is taken and was not asked for."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for wanted in (port,) if exact else (port, 0):
-        try:
-            return socket.create_server((host, wanted), family=family, backlog=512)
-        except OSError as error:
-            problem = error
-    raise OptionError(f"the proxy cannot listen on this port: {problem.strerror}", value=port, where="--port")
+@contextlib.contextmanager
+def _log() -> Iterator[TextIO]:
+    """Give the file the proxy's own log goes to: the terminal is the command's."""
+    path = platformdirs.user_log_path("foldlog") / "proxy.log"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LONGEST_LOG:
+            path.replace(path.with_suffix(".log.1"))
+        handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    except OSError:
+        handle = os.open(os.devnull, os.O_WRONLY)
+    with os.fdopen(handle, "a", encoding="utf-8", buffering=1) as file:
+        yield file
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from ..config import Config
 from . import edits, jsonc, service, tomltext
 from .edits import Edit
 from .terminal import say
-from .wrapping import ANTHROPIC, NAME, claude_server, codex_provider, own_command, server_env
+from .wrapping import ANTHROPIC, NAME, claude_server, codex_provider, mcp_command, own_command, server_env
 
 PERMISSION = f"mcp__{NAME}"
 
@@ -111,7 +111,7 @@ def _claude_code(where: Where) -> list[Edit]:
 
 def _codex(where: Where) -> list[Edit]:
     file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
-    command, *args = own_command("mcp")
+    command, *args = mcp_command()
     entry = {"command": command, "args": args, "env": server_env(where.environ)}
     made = [Edit(str(file), "toml", {k: v for k, v in entry.items() if v}, ("mcp_servers", NAME))]
     if where.url:

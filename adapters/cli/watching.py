@@ -17,8 +17,9 @@ from rich.text import Text
 
 from ...domain.errors import FoldlogError
 from .. import local
+from ..proxy.feed import Moment
 from . import options
-from .live import Moment, Totals, follow
+from .live import Totals, follow
 from .terminal import emit_raw, number, plain, say
 
 ROWS = 20

@@ -49,6 +49,11 @@ def own_command(*args: str) -> list[str]:
     return [found, *args] if found else [sys.executable, "-c", PROGRAM, *args]
 
 
+def mcp_command() -> list[str]:
+    """Return the command line of our MCP server (what `foldlog mcp` is, without loading every other command)."""
+    return [sys.executable, "-m", "foldlog.adapters.mcp"]
+
+
 def host_of(command: str) -> str:
     """Return the name of the host a command starts: its file name without folder and suffix."""
     return Path(command).name.lower().removesuffix(".exe").removesuffix(".cmd").removesuffix(".js")
@@ -114,7 +119,7 @@ def claude_server(env: Mapping[str, str]) -> dict[str, Any]:
     ``alwaysLoad`` keeps the tools out of its tool search, and lets it wait for them at the start: the first request of
     a session names them.
     """
-    command, *args = own_command("mcp")
+    command, *args = mcp_command()
     return {"type": "stdio", "command": command, "args": args, "env": server_env(env), "alwaysLoad": True}
 
 
@@ -182,7 +187,7 @@ def _codex(args: Sequence[str], run: local.Run, env: Mapping[str, str], *, tools
     key = "openai_base_url" if name == "openai" else f"model_providers.{tomltext.key(name)}.base_url"
     flags = ["-c", f"{key}={tomltext.written(f'{run.url}/v1')}"]
     if tools:
-        command, *rest = own_command("mcp")
+        command, *rest = mcp_command()
         flags += [
             "-c",
             f"mcp_servers.{NAME}={tomltext.written({'command': command, 'args': rest, 'env': server_env(env)})}",
@@ -201,7 +206,7 @@ def _opencode(env: dict[str, str], run: local.Run, *, tools: bool) -> None:
         providers.setdefault(name, {}).setdefault("options", {})["baseURL"] = f"{run.url}/v1"
     if tools:
         given.setdefault("mcp", {})[NAME] = {
-            "type": "local", "command": own_command("mcp"), "environment": server_env(env), "enabled": True
+            "type": "local", "command": mcp_command(), "environment": server_env(env), "enabled": True
         }  # fmt: skip
     env["OPENCODE_CONFIG_CONTENT"] = msgspec.json.encode(given).decode()
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...api import Engine
 from ...domain.errors import FoldlogError, OptionError, UnknownSession
-from ...projections.fold import load
 from .. import local
 from ..config import Config
 from .tools import perform
@@ -115,6 +113,9 @@ def _from_proxy(call: Asked, run: local.Run) -> str:
 
 
 def _from_store(call: Asked, config: Config) -> str:
+    from ...api import Engine
+    from ...projections.fold import load
+
     with Engine.open(config.db, summarizer=None) as engine:
         if not call.session:
             names = [name for name, _ in engine.sessions()]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...api import Session
 from ...domain.errors import InputError
+
+if TYPE_CHECKING:  # the server lists tools at once and opens a session much later, if ever: hosts wait for its start
+    from ...api import Session
 
 LONGEST = 100_000
 """Characters of one answer; what was expanded beyond it is named and left for another call."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,7 +19,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ... import __version__
-from ...domain.errors import OptionError
+from ...domain.errors import FoldlogError, OptionError
 from .. import local
 from . import guard
 
@@ -84,11 +86,68 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(app: Starlette, listening: socket.socket, token: str, started: Callable[[local.Run], None]) -> None:
     """Serve until SIGTERM or SIGINT; open answers end first. ``started`` is called when clients can connect."""
+    told = _run_of(listening, token)
+    place: Path = local.proxy_file(told.port)
+
+    def ready() -> None:
+        local.write(place, told)
+        started(told)
+
+    try:
+        Server(_settings(app, GRACE_S), ready, lambda: _let_go(app)).run(sockets=[listening])
+    finally:
+        local.remove(place)
+
+
+@contextlib.contextmanager
+def beside(app: Starlette, listening: socket.socket, token: str, grace: int) -> Iterator[local.Run]:
+    """Serve in a thread while the block runs, then end as ``run`` does. ``grace``: seconds open answers have to end.
+
+    Raises ``FoldlogError`` (``NOT_STARTED``).
+    """
+    told = _run_of(listening, token)
+    place: Path = local.proxy_file(told.port)
+    begun = threading.Event()
+    server = Server(_settings(app, grace), begun.set, lambda: None)
+
+    def serving() -> None:
+        try:
+            server.run(sockets=[listening])
+        except SystemExit:  # uvicorn's word for an application that did not start
+            log.error("the proxy did not start")
+        finally:
+            begun.set()
+
+    thread = threading.Thread(target=serving, name="foldlog-proxy")
+    thread.start()
+    try:
+        begun.wait()
+        if not server.started:
+            raise FoldlogError("the proxy could not start", value=told.port, code="NOT_STARTED")
+        local.write(place, told)
+        yield told
+    finally:
+        local.remove(place)
+        server.should_exit = True
+        _let_go(app)
+        thread.join()
+
+
+def _run_of(listening: socket.socket, token: str) -> local.Run:
     host, port = listening.getsockname()[:2]
-    told = local.Run(port, os.getpid(), token, __version__, host=host)
-    place: Path = local.proxy_file(port)
+    return local.Run(port, os.getpid(), token, __version__, host=host)
+
+
+def _let_go(app: Starlette) -> None:
+    """Let those who watch go. Called by a signal's handler or another thread: only a note to the loop."""
+    loop: Any = getattr(app.state, "loop", None)
+    if loop is not None and not loop.is_closed():
+        loop.call_soon_threadsafe(app.state.door.feed.close)
+
+
+def _settings(app: Starlette, grace: int) -> uvicorn.Config:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a cut answer is told by us, in one line
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
         http=OneUser,
         ws="none",
@@ -98,21 +157,6 @@ def run(app: Starlette, listening: socket.socket, token: str, started: Callable[
         server_header=False,
         date_header=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=grace,
         h11_max_incomplete_event_size=256 * 1024,
     )
-
-    def ready() -> None:
-        local.write(place, told)
-        started(told)
-
-    def ending() -> None:
-        # called by a signal's handler: only a note to the loop
-        loop: Any = getattr(app.state, "loop", None)
-        if loop is not None:
-            loop.call_soon_threadsafe(app.state.door.feed.close)
-
-    try:
-        Server(config, ready, ending).run(sockets=[listening])
-    finally:
-        local.remove(place)
