@@ -1,4 +1,4 @@
-"""What goes wrong between a host and its provider, with foldlog between them: the work goes on, and the log says why."""
+"""What goes wrong between a host and its provider, with foldlog between them: the work goes on."""
 
 from __future__ import annotations
 
@@ -68,10 +68,7 @@ def test_thinking_comes_back_as_it_was(host, tmp_path, bound):
     """Signed thinking, and thinking bound to every byte before it: the provider checks each block it gets back."""
     if host.WIRE != "anthropic":
         pytest.skip("no signed thinking on this wire")
-    if bound and host is claude:
-        model = "claude-sonnet-5-5"
-    else:
-        model = "scripted-sonnet-5-5" if bound else ""
+    model = f"{'claude' if host is claude else 'scripted'}-sonnet-5-5" if bound else ""
     script = lambda work: scripts.long(work, host.WINDOW, steps=24, stop=99, bound=bound)  # noqa: E731
     made = play(tmp_path, host, script, model=model)
     assert any(each.thinking for each in made.records)

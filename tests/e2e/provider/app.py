@@ -137,6 +137,7 @@ async def _model(state: State, wire: Wire, request: Request) -> Response:
     if refused is not None:
         record.write(state.folder, line, raw)
         return refused
+    state.last[line.conversation] = (line.n, prompt)
     scope = f"{line.model}|{body.get('prompt_cache_key') or ''}"
     cache: Any = state.marked if wire.name == "anthropic" else state.automatic
     billed = cache.bill(scope, prompt, state.now)
@@ -153,9 +154,8 @@ async def _model(state: State, wire: Wire, request: Request) -> Response:
 
 
 def _compare(state: State, line: record.Record, prompt: list[blocks.Block]) -> tuple[int, int]:
-    """Return the number of the conversation's previous request and the tokens both begin with."""
+    """Return the number of the conversation's last answered request and the tokens both begin with."""
     before, previous = state.last.get(line.conversation, (0, []))
-    state.last[line.conversation] = (line.n, prompt)
     return before, sum(block.tokens for block in prompt[: blocks.shared(previous, prompt)])
 
 

@@ -15,8 +15,8 @@ class Record(msgspec.Struct):
     """One request as the provider saw it, ``at`` in seconds of the machine's clock.
 
     Blocks are (where, role, digest, tokens, mark).
-    ``shared``: tokens from the start that equal the previous request of the same ``conversation``; ``before``: the
-    number of that request, 0 for none. ``read``, ``write``, ``plain``: the bill. ``kind``: ``step``, ``summary``,
+    ``shared``: tokens from the start that equal the last answered request of the same ``conversation``; ``before``:
+    the number of that request, 0 for none. ``read``, ``write``, ``plain``: the bill. ``kind``: ``step``, ``summary``,
     ``title``, ``other``, ``count``, or ``bad`` for a body that is no JSON. ``failure``: what was scripted or refused.
     """
 
