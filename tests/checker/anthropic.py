@@ -15,7 +15,7 @@ RULES: dict[str, str] = {
     "ANT-1": "everything is JSON: no NaN, no infinity, only text as keys",
     "ANT-2": "no text holds half a surrogate pair",
     "ANT-3": "messages is a non-empty list of objects with the members role and content and no others",
-    "ANT-4": "the role of a message is user or assistant",
+    "ANT-4": "the role of a message is user, assistant or system",
     "ANT-5": "the first message is a user message",
     "ANT-6": "the last message is a user message; where a model takes a prefill, it may be an assistant's "
     "that does not end in white space",
@@ -45,6 +45,8 @@ RULES: dict[str, str] = {
     "ANT-28": "the name in a call is well-formed",
     "ANT-29": "the arguments of a call are an object",
     "ANT-30": "system is absent, a text, or a list of text blocks",
+    "ANT-33": "a system message stands directly behind a user message, ends the request or stands before an "
+    "assistant's, and holds text",
 }
 
 
@@ -108,15 +110,20 @@ class Incremental:
         if set(message) != {"role", "content"}:
             self._add("ANT-3", where, f"a message has role and content, not {sorted(map(str, message))}")
         role = message.get("role")
-        if role not in ("user", "assistant"):
+        if role not in ("user", "assistant", "system"):
             self._add("ANT-4", where, f"the role {role!r} is unknown")
             return
+        if self._last[0] == "system" and role != "assistant":
+            self._add("ANT-33", where, f"a message of the {role} behind a system message")
         if not self._last[0] and role != "user":
             self._add("ANT-5", where, "the first message is the assistant's")
         if self._empty:
             self._add("ANT-8", self._empty, "the message is empty and not the last")
             self._empty = ""
         content = message.get("content")
+        if role == "system":
+            self._system(content, where)
+            return
         self._last = (role, content)
         if role != self._turn:
             self._open_turn(role)
@@ -139,6 +146,15 @@ class Incremental:
 
     def _add(self, rule: str, where: str, message: str) -> None:
         self._found.append(Violation(rule, where, message))
+
+    def _system(self, content: Any, where: str) -> None:
+        """Take instructions in the middle; the turns on both sides are what they are without them."""
+        if self._last[0] != "user":
+            self._add("ANT-33", where, "a system message that is not directly behind a user message")
+        self._last = ("system", content)
+        self._found += check_system(content or [], self._marks, where, "ANT-33")
+        if not content:
+            self._add("ANT-33", where, "the system message is empty")
 
     def _walk(self, value: Any, where: str) -> None:
         self._found += [Violation("ANT-1", where, line) for line in not_json(value, where)]

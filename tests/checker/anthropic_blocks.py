@@ -92,19 +92,22 @@ def check_block(block: dict[str, Any], role: str, where: str, marks: Marks) -> l
     return found
 
 
-def check_system(system: Any, marks: Marks) -> list[Violation]:
-    """Return what is wrong with the system prompt; None, an empty text and an empty list mean none."""
+def check_system(system: Any, marks: Marks, place: str = "system", rule: str = "ANT-30") -> list[Violation]:
+    """Return what is wrong with the system prompt; None, an empty text and an empty list mean none.
+
+    With a ``place`` and a ``rule``: with the content of a system message.
+    """
     if system is None or system == "":
         return []
     if isinstance(system, str):
-        return [Violation("ANT-9", "system", "the system text is blank")] if is_blank(system) else []
+        return [Violation("ANT-9", place, "the system text is blank")] if is_blank(system) else []
     if not isinstance(system, list):
-        return [Violation("ANT-30", "system", "system is neither a text nor a list")]
+        return [Violation(rule, place, "system is neither a text nor a list")]
     found: list[Violation] = []
     for index, block in enumerate(system):
-        where = f"system[{index}]"
+        where = f"{place}[{index}]" if place == "system" else f"{place}.content[{index}]"
         if not isinstance(block, dict) or block.get("type") != "text":
-            found.append(Violation("ANT-30", where, "system holds text blocks only"))
+            found.append(Violation(rule, where, "system holds text blocks only"))
             continue
         found += [*marks.take(block, where), *_members(block, "text", where), *_text(block, where)]
     return found

@@ -71,8 +71,8 @@ def foreign_member_of_message(request: Request) -> None:
 
 
 @mutant(MUTANTS, "ANT-4", "anthropic")
-def system_role_inside(request: Request) -> None:
-    request["messages"].insert(1, {"role": "system", "content": "Be brief."})
+def developer_role(request: Request) -> None:
+    request["messages"].append({"role": "developer", "content": "Be brief."})
 
 
 @mutant(MUTANTS, "ANT-4", "anthropic")
@@ -386,3 +386,19 @@ def system_is_object(request: Request) -> None:
 @mutant(MUTANTS, "ANT-30", "anthropic")
 def image_in_system(request: Request) -> None:
     request["system"] = [{"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}]
+
+
+@mutant(MUTANTS, "ANT-33", "anthropic")
+def system_behind_an_answer(request: Request) -> None:
+    at = first(at for at, message in enumerate(request["messages"]) if message["role"] == "assistant")
+    request["messages"].insert(at + 1, {"role": "system", "content": "Be brief."})
+
+
+@mutant(MUTANTS, "ANT-33", "anthropic")
+def two_system_messages(request: Request) -> None:
+    request["messages"] += [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Be kind."}]
+
+
+@mutant(MUTANTS, "ANT-33", "anthropic")
+def empty_system_message(request: Request) -> None:
+    request["messages"].append({"role": "system", "content": []})

@@ -204,7 +204,7 @@ def test_responses_items_come_back_checked(tmp_path):
     done = {"type": "function_call_output", "call_id": output[2]["call_id"], "output": "ok"}
     assert client.post("/v1/responses", json={**body, "input": [*ask_items, *output, done]}).status_code == 200
     orphan = client.post("/v1/responses", json={**body, "input": [*ask_items, done]})
-    assert "No tool call found" in orphan.json()["error"]["message"]
+    assert output[2]["call_id"] in orphan.json()["error"]["message"]
     forged = [{**output[0], "summary": [{"type": "summary_text", "text": "other"}]}, *output[1:]]
     refused = client.post("/v1/responses", json={**body, "input": [*ask_items, *forged, done]})
     assert "could not be verified" in refused.json()["error"]["message"]

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from checker import responses as checker
+
 from .answers import Answer, halves, sse
 from .script import Seen, Tool, parse_schema, text_of
 from .signing import responses_complaint
@@ -62,38 +64,9 @@ def _parts(item: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def complaints(body: dict[str, Any]) -> str:
-    """Return what breaks the pairing rules or the encrypted reasoning (``hosts.md`` 6.3), or nothing."""
-    items = items_of(body)
-    calls: dict[str, bool] = {}
-    for at, item in enumerate(items):
-        kind = item.get("type") or "message"
-        if kind in {"function_call", "custom_tool_call"}:
-            call = str(item.get("call_id"))
-            if call in calls:
-                return (
-                    f"Duplicate item found with call_id {call}. Remove duplicate items from your input and try again."
-                )
-            calls[call] = False
-        elif kind in {"function_call_output", "custom_tool_call_output"}:
-            call = str(item.get("call_id"))
-            if call not in calls:
-                return f"No tool call found for function call output with call_id {call}."
-            if calls[call]:
-                return f"Duplicate output found for call_id {call}."
-            calls[call] = True
-        elif kind == "reasoning":
-            follow = items[at + 1].get("type") or "message" if at + 1 < len(items) else ""
-            owner = items[at + 1] if follow else {}
-            if follow not in {"message", "function_call", "custom_tool_call", "reasoning", "web_search_call"} or (
-                follow == "message" and owner.get("role") != "assistant"
-            ):
-                return f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
-        elif kind == "message" and not any(str(part.get("text", "x")) for part in _parts(item)):
-            return f"Invalid 'input[{at}].content': empty content."
-    for call, answered in calls.items():
-        if not answered:
-            return f"No tool output found for function call {call}."
-    return responses_complaint(items)
+    """Return the first things the independent checker finds wrong, or encrypted reasoning that is not ours."""
+    found = checker.check(body)
+    return "; ".join(map(str, found[:3])) or responses_complaint(items_of(body))
 
 
 def error(status: int, message: str) -> dict[str, Any]:
