@@ -14,6 +14,7 @@ from . import prefixes
 from .body import Body, common, take, unchanged
 from .outgoing import Outgoing
 from .protocols.base import AGENT_HEADERS, SESSION_HEADERS, Caller, Protocol, Usage, harness, named, small
+from .protocols.helpers import bare
 from .regions import Regions, leading, regions
 
 MEGABYTE = 1024 * 1024
@@ -210,7 +211,7 @@ class Sessions:
         found = self._known.get((caller.harness, id))
         if found is None:
             return Managed(id, caller.harness, mode, protocol)
-        if caller.kind == "main" and found.body is not None and _bare(body) and not _bare(found.body):
+        if caller.kind == "main" and found.body is not None and bare(body) and not bare(found.body):
             first = leading(protocol.codec, body)
             if _turn(protocol, body, first) != _turn(protocol, found.body, leading(protocol.codec, found.body)):
                 return None
@@ -263,10 +264,6 @@ class Sessions:
 
 def _helper(caller: Caller) -> Caller:
     return msgspec.structs.replace(caller, kind="helper", why="it has no tools and begins otherwise than its session")
-
-
-def _bare(body: Body) -> bool:
-    return "tools" not in body.arrays or not body.arrays["tools"].items
 
 
 def _turn(protocol: Protocol, body: Body, index: int) -> prefixes.Turn:

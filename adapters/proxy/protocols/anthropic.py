@@ -53,13 +53,15 @@ def who(headers: Mapping[str, str], body: Body) -> Caller:
     told, scope = _user(body)
     session = named(headers, SESSION_HEADERS) or told
     agent = named(headers, AGENT_HEADERS)
-    kind, why = helpers.anthropic(body)
+    kind, why = helpers.told(headers, body, region(body, "system"), "max_tokens")
     if kind:
         return Caller(kind, client, session, agent, why, scope)
     if agent:
         return Caller("subagent", client, session, agent, "the client names the agent", scope)
     if named(headers, PARENT_HEADERS):
         return Caller("subagent", client, session, None, "the client names a parent session", scope)
+    if helpers.CLASSES.get(headers.get(helpers.CLASS_HEADER, "")) == "subagent":
+        return Caller("subagent", client, session, None, "the client calls it a subagent", scope)
     if any(_SUBAGENT in block for block in billing(body)):
         return Caller("subagent", client, session, None, "the billing header names a subagent", scope)
     return Caller("main", client, session, None, "", scope)

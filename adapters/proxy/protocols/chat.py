@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..body import Body, rewrite
+from ..regions import leading
 from . import helpers
 from .base import (
     PARENT_HEADERS,
@@ -27,6 +28,7 @@ from .events import Answer, count, listed, table, text
 if TYPE_CHECKING:
     from ..outgoing import Outgoing
 
+CODEC = "openai-chat"
 _KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -39,7 +41,9 @@ def who(headers: Mapping[str, str], body: Body) -> Caller:
     said = [small(body, name) for name in ("prompt_cache_key", "user") if name in body.members]
     session = named(headers, SESSION_HEADERS) or next((one for one in map(unique, said) if one), None)
     scope = " ".join(one for one in said if isinstance(one, str) and one)
-    kind, why = helpers.chat(body)
+    above = body.messages[0] if leading(CODEC, body) else b""
+    output = "max_completion_tokens" if "max_completion_tokens" in body.members else "max_tokens"
+    kind, why = helpers.told(headers, body, above, output)
     if kind:
         return Caller(kind, client, session, None, why, scope)
     if named(headers, PARENT_HEADERS):
@@ -131,7 +135,7 @@ def tools_of(body: Body) -> bytes:
 
 CHAT = Protocol(
     name="openai-chat",
-    codec="openai-chat",
+    codec=CODEC,
     upstream="openai",
     member="messages",
     who=who,

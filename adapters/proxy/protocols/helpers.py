@@ -6,87 +6,95 @@ known to use, which stand in one table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..body import Body
-from .base import Kind, small
+from .base import Kind, harness, small
 from .events import decoded, listed, table, text
 
 SYSTEM_WORDS: tuple[tuple[str, Kind, str], ...] = (
     ("You are a title generator", "helper", "OpenCode asks for a title"),
     ("You are a helpful AI assistant tasked with summarizing conversations", "compaction", "the client compacts"),
-    ("You are a context summarization", "compaction", "OpenCode compacts"),
+    ("You are a context summariz", "compaction", "OpenCode compacts"),
     ("You are an anchored context summarization", "compaction", "OpenCode compacts"),
     ("Analyze if this message indicates a new conversation topic", "helper", "Claude Code asks for the topic"),
     ("Summarize this coding conversation in under 50 characters", "helper", "Claude Code asks for a title"),
     ("Generate a concise, sentence-case title", "helper", "Claude Code asks for a title"),
     ("Generate a short title", "helper", "the client asks for a title"),
+    ("Summarize what was done in this conversation", "helper", "OpenCode asks for a summary"),
 )
 """How the system text of a helper call without tools begins or goes on: words, kind, why."""
 LAST_WORDS: tuple[tuple[str, Kind, str], ...] = (
-    ("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.", "compaction", "Claude Code compacts"),
-    ("Your task is to create a detailed summary of the conversation so far", "compaction", "Claude Code compacts"),
+    ("CRITICAL: Respond with TEXT ONLY", "compaction", "Claude Code compacts"),
+    ("Your task is to create a detailed summary of", "compaction", "Claude Code compacts"),
     ("[SUGGESTION MODE:", "helper", "Claude Code asks for a suggestion"),
-    ("Generate a title for this conversation:", "helper", "OpenCode asks for a title"),
+    ("The user stepped away and is coming back.", "helper", "Claude Code asks for a recap"),
+    ("You are now acting as the memory extraction subagent.", "helper", "Claude Code extracts memories"),
+    ("<system-reminder>This is a side question from the user.", "helper", "a side question in Claude Code"),
+    ("Generate a short kebab-case name", "helper", "Claude Code asks for a name"),
     ("Please write a 5-10 word title", "helper", "Claude Code asks for a title"),
 )
-"""How the last text of a helper call begins, whatever tools it carries: a client keeps them for its cache's sake."""
-CONTINUED = "This session is being continued from a previous conversation"
-"""How Claude Code's first message begins after it compacted: the history was rewritten."""
+"""How the last text of a call beside the conversation begins in Claude Code, whatever tools it carries: they stay for
+its cache's sake."""
+CLASS_HEADER = "x-claude-code-request-class"
+CLASSES: dict[str, Kind] = {
+    "main": "main",
+    "subagent": "subagent",
+    "workflow": "subagent",
+    "compaction": "compaction",
+    "auxiliary": "helper",
+    "side_reply": "helper",
+}
+"""What Claude Code itself calls a request, where it says so."""
+_SHORT = 20_000
+"""A helper's system text is shorter than this."""
+_FRONT = 400
 PROBE_TOKENS = 1
 """A request for this much output is a probe: of the quota, of the key, of a warm cache."""
 
 
-def anthropic(body: Body) -> tuple[Kind, str] | tuple[None, str]:
-    """Say whether a Messages request is a helper call (``helper`` or ``compaction``), and by which sign."""
-    return _told(body, "max_tokens", _system_texts(body.members.get("system", b"")))
+def told(headers: Mapping[str, str], body: Body, system: bytes, output: str) -> tuple[Kind, str] | tuple[None, str]:
+    """Say whether a request is a call beside the conversation (``helper`` or ``compaction``), and by which sign.
 
-
-def chat(body: Body) -> tuple[Kind, str] | tuple[None, str]:
-    """Say whether a Chat Completions request is a helper call, and by which sign."""
-    texts = last_texts(body.messages[:1]) if body.messages and b'"user"' not in body.messages[0][:40] else []
-    output = "max_completion_tokens" if "max_completion_tokens" in body.members else "max_tokens"
-    return _told(body, output, texts)
-
-
-def _told(body: Body, output: str, system: list[str]) -> tuple[Kind, str] | tuple[None, str]:
+    ``system``: its system text as raw JSON; ``output``: the member that limits the answer.
+    """
+    said = CLASSES.get(headers.get(CLASS_HEADER, ""))
+    if said in ("helper", "compaction"):
+        return said, "the client calls it " + headers[CLASS_HEADER]
     given = small(body, output) if output in body.members else None
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= PROBE_TOKENS:
         return "helper", "a probe: it asks for no answer"
-    for said in last_texts(body.messages[-2:]):
-        for words, kind, why in LAST_WORDS:
-            if said.startswith(words):
+    if harness(headers) == "claude-code" and body.messages:
+        last = body.messages[-1]
+        found = next((row for row in LAST_WORDS if row[0].encode() in last), None)
+        if found is not None and _last_text(last).startswith(found[0]):
+            return found[1:]
+    if bare(body) and 0 < len(system) < _SHORT:
+        for words, kind, why in SYSTEM_WORDS:
+            if any(words in one[:_FRONT] for one in _texts(system)):
                 return kind, why
-    if not _tools(body):
-        for said in system:
-            for words, kind, why in SYSTEM_WORDS:
-                if words in said[:400]:
-                    return kind, why
     return None, ""
 
 
-def _tools(body: Body) -> bool:
-    return "tools" in body.arrays and bool(body.arrays["tools"].items)
+def bare(body: Body) -> bool:
+    """Whether a request has no tools."""
+    return "tools" not in body.arrays or not body.arrays["tools"].items
 
 
-def last_texts(messages: Sequence[bytes]) -> list[str]:
-    """Return the last text of each of these messages, of users and systems only. Decodes nothing else."""
-    found: list[str] = []
-    for raw in messages:
-        if b'"assistant"' in raw[:40] or b'"tool"' in raw[:40] or len(raw) > 1_000_000:
-            continue
-        content: Any = table(decoded(raw)).get("content")
-        if isinstance(content, list) and content:
-            content = table(content[-1]).get("text")
-        found.append(text(content).lstrip())
-    return found
+def _last_text(raw: bytes) -> str:
+    """Return the last text of a message."""
+    content: Any = table(decoded(raw)).get("content")
+    if isinstance(content, list) and content:
+        content = table(content[-1]).get("text")
+    return text(content).lstrip()
 
 
-def _system_texts(raw: bytes) -> list[str]:
-    if not raw or len(raw) > 20_000:
-        return []  # a helper's system text is short
+def _texts(raw: bytes) -> list[str]:
+    """Return the texts of a system member, or of a system message's content."""
     value = decoded(raw)
+    if isinstance(value, dict):
+        value = value.get("content")
     if isinstance(value, str):
         return [value.lstrip()]
     return [text(table(block).get("text")).lstrip() for block in listed(value)]
