@@ -35,9 +35,10 @@ class Policy(pydantic.BaseModel):
     (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
     output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
     window to the host. ``prefix_bound_models``: names beside those known whose signed reasoning is bound to every byte
-    before it. ``smart_drops``: what a later call made pointless leaves by itself. ``protected_tools``: how many of a
-    tool's newest results no lane takes out by itself, beside one ``todowrite`` and three ``ctx_reduce`` (0: none).
-    Sources: ``transform.md`` 1.2, 1.6, 3.3, 3.6, 8.1.
+    before it. ``smart_drops``: what a later call made pointless leaves by itself. ``caveman_text_compression``: old
+    texts of at least ``caveman_min_chars`` bytes are sent in fewer words. ``protected_tools``: how many of a tool's
+    newest results no lane takes out by itself, beside one ``todowrite`` and three ``ctx_reduce`` (0: none). Sources:
+    ``transform.md`` 1.2, 1.6, 3.3, 3.6, 4.7, 8.1.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +51,8 @@ class Policy(pydantic.BaseModel):
     compaction: bool = True
     prefix_bound_models: tuple[str, ...] = ()
     smart_drops: bool = False
+    caveman_text_compression: bool = False
+    caveman_min_chars: Annotated[int, pydantic.Field(ge=100, le=10_000)] = 500
     protected_tools: dict[str, Annotated[int, pydantic.Field(ge=0, le=1_000)]] = {}
 
     def canonical(self) -> bytes:
@@ -59,6 +62,8 @@ class Policy(pydantic.BaseModel):
 
 class Settings(msgspec.Struct, frozen=True):
     """The policy as it applies to one model. ``threshold`` in 1/100 of a per cent, times in ms, sizes in tokens.
+
+    ``terse``: bytes from which an old text is sent in fewer words, 0: never.
 
     ``bound``: the model's signed reasoning is bound to every byte before it (``transform.md`` 4.6, as ruled).
     """
@@ -72,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True):
     bound: bool
     spared: tuple[tuple[str, int], ...] = SPARED
     smart: bool = False
+    terse: int = 0
 
 
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
@@ -111,6 +117,7 @@ def resolve(policy: Policy, model: str) -> Settings:
         bound=any(_plain(name) in _plain(model) for name in (*PREFIX_BOUND, *policy.prefix_bound_models)),
         spared=tuple(sorted({**dict(SPARED), **{k.lower(): n for k, n in policy.protected_tools.items()}}.items())),
         smart=policy.smart_drops,
+        terse=policy.caveman_min_chars if policy.caveman_text_compression else 0,
     )
 
 

@@ -17,7 +17,7 @@ from .coverage import history
 from .edits import Arrival
 from .errors import LawBroken
 from .ranges import ranges
-from .state import PARTS_LIMIT, Fold, Last, Node, Overflow, Run, State, Tag, Usage, key
+from .state import PARTS_LIMIT, TERSE, Fold, Last, Node, Overflow, Run, State, Tag, Usage, key
 from .transcript import Call, Message, Result, Text
 from .window import LEARNT
 
@@ -409,7 +409,11 @@ def _passed(state: State, event: ev.Pass) -> None:
         return
     for number, mode in event.landed:
         tag = state.tags[number - 1]
-        tag.status, tag.mode = "dropped", mode
+        tag.mode = mode
+        if mode in TERSE:
+            continue
+        tag.status = "dropped"
+        state.spares.pop(key(tag.m, tag.p), None)
         part = state.node(tag.m).message.parts[tag.p]
         if mode == "full" and isinstance(part, Result):
             state.gone[arc(state, tag.m, part)] = number

@@ -16,6 +16,10 @@ TagKind: TypeAlias = Literal["text", "tool", "file"]
 TagStatus: TypeAlias = Literal["active", "dropped"]
 
 
+TERSE = ("terse1", "terse2", "terse3")
+"""Modes of a text that is still sent, in fewer words."""
+
+
 def key(m: int, p: int) -> int:
     """Return the key of part ``p`` of message ``m`` in the state's maps."""
     return m * PARTS_LIMIT + p

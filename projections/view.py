@@ -236,7 +236,7 @@ def _with_arrival(slots: MessageSlots, arrival: Arrival) -> MessageSlots:
 
 def _cut(slots: MessageSlots, first: int) -> MessageSlots:
     """Return the slots with the parts from ``first`` on as if never edited: a new revision carries no old edit."""
-    return MessageSlots() if first == 0 else msgspec.structs.replace(slots, parts=slots.parts[:first])
+    return MessageSlots() if first == 0 else MessageSlots(slots.parts[:first], trail=slots.trail)
 
 
 def _reveal(slots: MessageSlots, hidden: tuple[int, ...]) -> MessageSlots:

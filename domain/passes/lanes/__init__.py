@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from . import age, dedup, emergency, injected, queued, smart
+from . import age, dedup, emergency, images, injected, queued, smart, stale, terse
 from .shape import Ask, Part, Work
 
 
@@ -27,8 +27,12 @@ LANES = (
     Lane(emergency.plan),
     Lane(injected.plan, injected.wants),
     Lane(dedup.plan, dedup.wants),
+    Lane(terse.plan, terse.wants),
     Lane(age.plan),
     Lane(smart.plan, smart.wants),
+    Lane(stale.reduces),
+    Lane(images.plan),
+    Lane(stale.hollow),
 )
 """In the order of ``transform.md`` 0: each lane sees what those before it take out."""
 

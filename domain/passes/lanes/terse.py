@@ -1,0 +1,73 @@
+"""Lane: old texts in fewer words, deeper the older they are, if the policy says so (``transform.md`` 4.7)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from ...edits import SetBody
+from ...state import TERSE, key
+from ...transcript import Text
+from .compress import compress
+from .injected import stripped
+from .shape import Ask, Item, Part, Work
+
+NAME = "terse"
+MODES = ("", *TERSE)
+SHARES = ((20, 3), (40, 2), (60, 1))
+"""Of the eligible texts, oldest first: up to which per cent, and how deep."""
+
+
+def wants(ask: Ask) -> frozenset[Part]:
+    """Return the texts whose depth rises."""
+    tags = ask.scene.state.tags
+    return frozenset((tags[number - 1].m, tags[number - 1].p) for number, _ in _due(ask))
+
+
+def plan(ask: Ask) -> Work:
+    """Write the texts whose depth rises in fewer words, always from what the host sent."""
+    items: list[Item] = []
+    texts: dict[bytes, bytes] = {}
+    for number, depth in _due(ask):
+        tag = ask.scene.state.tags[number - 1]
+        given = stripped(ask.facts.get((tag.m, tag.p), ""))
+        short = compress(given, depth)
+        if not short.strip() or number in ask.taken:
+            continue
+        body = short.encode("utf-8", "surrogatepass")
+        digest = sha256(body).digest()
+        texts[digest] = body
+        spared = max(tag.tokens * (len(given) - len(short)) // len(given), 0)
+        frees = max(spared - ask.scene.state.spares.get(key(tag.m, tag.p), 0), 0)
+        edits = (SetBody(tag.m, tag.p, "text", digest),)
+        spares = ((tag.m, tag.p, spared),)
+        items.append(Item(number, MODES[depth], edits, frees, ask.scene.index(tag.m), frees, spares))
+    return Work(NAME, tuple(items), texts)
+
+
+def _due(ask: Ask) -> list[tuple[int, int]]:
+    """Return (tag, depth) of the texts whose depth rises on this pass."""
+    scene, state = ask.scene, ask.scene.state
+    if not (ask.settings.terse and ask.routine and state.primary):
+        return []
+    cutoff = min(ask.spared, default=len(state.tags) + 1)
+    eligible = [
+        number
+        for number, tag in enumerate(state.tags[: min(state.swept, cutoff - 1)], 1)
+        if tag.kind == "text"
+        and tag.status == "active"
+        and scene.index(tag.m) >= ask.begin
+        and _long(ask, tag.m, tag.p)
+    ]
+    due: list[tuple[int, int]] = []
+    for place, number in enumerate(eligible):
+        depth = next((deep for share, deep in SHARES if place * 100 < share * len(eligible)), 0)
+        if depth > MODES.index(state.tags[number - 1].mode):
+            due.append((number, depth))
+    return due
+
+
+def _long(ask: Ask, m: int, p: int) -> bool:
+    parts = ask.scene.message(m).parts
+    sent = ask.scene.index(m) >= ask.begin and m not in ask.scene.seen.revised
+    part = parts[p] if sent and p < len(parts) else None
+    return isinstance(part, Text) and part.size >= ask.settings.terse
