@@ -297,7 +297,7 @@ class Past:
             return
         offset = _offset(state)
         historian = Historian(Scripted(), host.count, inline=True)
-        rows = [historian._row(state, m) for m in state.path[offset - 1 :]]
+        rows = [historian._row(state, place) for place in range(offset, len(state.path) + 1)]
         if len(rows) < 3:
             return
         arcs = find_arcs(((row.calls, row.results) for row in rows), offset)
