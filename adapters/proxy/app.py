@@ -188,14 +188,13 @@ async def _answered(door: Door, came: Came, protocol: Protocol, send: Send) -> N
 async def _by_caller(door: Door, came: Came, protocol: Protocol, send: Send) -> None:
     """Manage what belongs to a session; helper calls go through, with the store or without it."""
     try:
-        sessions = await door.sessions()
+        sessions, admitted = await preparing.admit(door, came, protocol)
     except Blocked:
         caller = await door.run(lambda: protocol.who(came.names, take(came.body, protocol.member)))
         if caller.managed and door.config.fail_closed_blocking:
             raise
         await passing.raw(door, came, protocol, send, caller.kind, note="the store cannot be used")
         return
-    admitted = await preparing.patiently(door, lambda: sessions.admit(protocol, came.names, came.body))
     if admitted.managed is None:
         await passing.raw(door, came, protocol, send, admitted.caller.kind, note=admitted.caller.why)
         return
@@ -206,7 +205,7 @@ async def _by_caller(door: Door, came: Came, protocol: Protocol, send: Send) -> 
             raise
         await passing.raw(door, came, protocol, send, admitted.caller.kind, note="the store cannot be used")
     finally:
-        door.spawn(door.run(lambda: sessions.done(admitted)))
+        preparing.done(door, sessions, admitted)
 
 
 def _place(error: BaseException) -> str:

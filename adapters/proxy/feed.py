@@ -16,7 +16,7 @@ ALIVE = 15.0
 """Seconds after which a silent feed says that it lives."""
 
 
-class Moment(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "pass"}):
+class Moment(msgspec.Struct, frozen=True, rename={"number": "pass"}):
     """One request, told when its answer ended.
 
     ``at``: ms UTC; ``kind``: ``main``, ``subagent``, ``helper``, ``compaction``, ``count`` or ``other``; ``level``:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -33,7 +34,7 @@ from .tally import Tally, Watch, cost_of
 
 SUFFIX = "-observed"
 """Behind the client's name in the names of observed sessions: they never went out as recorded."""
-_HOUR = b'"ttl":"1h"'
+_HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
 
 
 class Would(msgspec.Struct):
@@ -71,8 +72,7 @@ def watched(protocol: Protocol) -> Protocol:
 async def _beside(door: Door, came: Came, protocol: Protocol) -> Would | Caller | FoldlogError:
     """Record the request; return what would have been sent, or whose it is where it belongs to no session."""
     try:
-        sessions = await door.sessions()
-        admitted = await door.run(lambda: sessions.admit(protocol, came.names, came.body))
+        sessions, admitted = await preparing.admit(door, came, protocol)
     except FoldlogError as error:
         return error
     if admitted.managed is None:
@@ -83,7 +83,7 @@ async def _beside(door: Door, came: Came, protocol: Protocol) -> Would | Caller 
     except FoldlogError as error:
         return error
     finally:
-        await door.run(lambda: sessions.done(admitted))
+        preparing.done(door, sessions, admitted)
 
 
 def _priced(door: Door, ready: Prepared, came: Came) -> Would:
@@ -91,7 +91,7 @@ def _priced(door: Door, ready: Prepared, came: Came) -> Would:
         hot = ready.session.core.hot()
         watch = door.watches.get(ready.key)
         if watch is None:
-            name = "anthropic-1h" if _HOUR in came.body else ""
+            name = "anthropic-1h" if _HOUR.search(came.body) else ""
             profile = PROFILES[name] if name else profile_for(ready.model)
             lines = WireLog(None, ready.key, hot.state.codec, tokenizer())
             watch = door.watches[ready.key] = Watch(lines, Provider(profile), profile, Tally(profile.name))

@@ -38,6 +38,7 @@ class Pending:
     """The calls that wait for their result, newest last. Used on the event loop only."""
 
     def __init__(self) -> None:
+        self.patience = PATIENCE
         self._calls: OrderedDict[str, Call] = OrderedDict()
         self._open: set[str] = set()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
@@ -71,7 +72,7 @@ class Pending:
         Raises ``UnknownSession`` where no call fits, or several do.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + PATIENCE
+        until = loop.time() + self.patience
         while True:
             news = self._news
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,7 +12,8 @@ import msgspec
 from ...api import Request, Session, wall_clock
 from ...domain.errors import FoldlogError, StoreError, StoreNewer, StoreUnavailable
 from ...domain.passes.schedule import calibrated
-from .door import Door, Track
+from .door import Came, Door, Track
+from .protocols import Protocol
 from .sessions import Admitted, Managed, Sessions
 
 R = TypeVar("R")
@@ -40,6 +42,28 @@ class Prepared(msgspec.Struct):
     whole: int
     history: int
     lifetime: int
+
+
+async def admit(door: Door, came: Came, protocol: Protocol) -> tuple[Sessions, Admitted]:
+    """Take a request in and find its session, which is in use until ``done``. Raises ``Blocked``, ``MessageError``."""
+    sessions = await door.sessions()
+    finding = asyncio.ensure_future(patiently(door, lambda: sessions.admit(protocol, came.names, came.body)))
+    try:
+        return sessions, await asyncio.shield(finding)
+    except asyncio.CancelledError:  # the client went away; a thread cannot be stopped
+        door.spawn(_given_back(door, sessions, finding))
+        raise
+
+
+async def _given_back(door: Door, sessions: Sessions, finding: asyncio.Future[Admitted]) -> None:
+    with contextlib.suppress(FoldlogError):
+        done(door, sessions, await finding)
+
+
+def done(door: Door, sessions: Sessions, admitted: Admitted) -> None:
+    """Say that a request is over; what is put away with it is put away in a thread."""
+    if admitted.managed is not None:
+        door.spawn(door.run(lambda: sessions.done(admitted)))
 
 
 async def prepare(door: Door, sessions: Sessions, admitted: Admitted, managed: Managed) -> Prepared:

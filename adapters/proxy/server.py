@@ -58,9 +58,9 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End after the open answers, on the second signal at once."""
-        if self.should_exit:
-            self.force_exit = True
-        super().handle_exit(sig, frame)
+        # uvicorn's own would raise the signal again when all is over, and nothing of ours would be put away
+        self.force_exit = self.should_exit
+        self.should_exit = True
         self._ending()
 
 

@@ -122,8 +122,14 @@ def chunk(handler: Any, piece: bytes) -> None:
     handler.wfile.flush()
 
 
-def streamed(pieces: list[bytes], *, cut: int | None = None, wait: threading.Event | None = None) -> Reply:
-    """A stream of ``pieces``; ``cut``: the connection breaks before that one; ``wait``: held before the second."""
+def streamed(
+    pieces: list[bytes],
+    *,
+    cut: int | None = None,
+    wait: threading.Event | None = None,
+    end: threading.Event | None = None,
+) -> Reply:
+    """A stream of ``pieces``; ``cut``: the connection breaks before that one; ``wait``: held before the second, ``end``: behind all."""
 
     def reply(handler: Any, seen: Seen) -> None:
         handler.send_response(200)
@@ -139,6 +145,8 @@ def streamed(pieces: list[bytes], *, cut: int | None = None, wait: threading.Eve
             if index == 1 and wait is not None:
                 wait.wait(10)
             chunk(handler, piece)
+        if end is not None:
+            end.wait(10)
         handler.wfile.write(b"0\r\n\r\n")
 
     return reply
@@ -223,6 +231,14 @@ class Proxy:
 
 def body(messages: list[Any], *, stream: bool = True, model: str = MODEL, **more: Any) -> dict[str, Any]:
     return {"model": model, "max_tokens": 1000, "stream": stream, "system": "You work.", "messages": messages, **more}
+
+
+def wait_for(check: Callable[[], Any]) -> None:
+    """Wait until ``check`` is true, ten seconds at most."""
+    until = time.monotonic() + 10
+    while not check():
+        assert time.monotonic() < until, "it did not come to that"
+        time.sleep(0.005)
 
 
 def user(text: str) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""A request the provider refuses as too long: learnt from, sent once more where a fold makes it fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from foldlog.domain import events as ev
+from support.proxy import Provider, Proxy, error, events, failed, streamed, user
+
+TOO_LONG = error("invalid_request_error", "prompt is too long: 208380 tokens > 200000 maximum")
+
+
+def history(rounds: int, words: int = 400) -> list[Any]:
+    """A tool loop whose outputs are large and all different."""
+    found: list[Any] = [user("look at everything")]
+    for turn in range(rounds):
+        call = {"type": "tool_use", "id": f"toolu_{turn}", "name": "Read", "input": {"path": f"/f{turn}"}}
+        output = " ".join(f"line {turn} of word {n * 7919 % 1000}" for n in range(words))
+        result = {"type": "tool_result", "tool_use_id": f"toolu_{turn}", "content": [{"type": "text", "text": output}]}
+        found += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return found
+
+
+def told(proxy: Proxy, kind: Any) -> list[Any]:
+    return [event for event in proxy.events() if isinstance(event, kind)]
+
+
+def test_what_a_fold_makes_fit_is_sent_once_more_before_the_client_sees_anything(
+    provider: Provider, proxy: Proxy
+) -> None:
+    """PROXY-56."""
+    pieces = events(input_tokens=90_000)
+    provider.script = [failed(400, TOO_LONG), streamed(pieces)]
+    answer = proxy.ask(history(60))
+    assert (answer.status_code, answer.content) == (200, b"".join(pieces))
+    first, second = provider.seen
+    assert len(second.body) < len(first.body)
+    assert b"[dropped" in second.body
+    (overflow,) = told(proxy, ev.OverflowReported)
+    assert (overflow.limit, overflow.used) == (200_000, 208_380)
+    assert [event.number for event in told(proxy, ev.UsageReported)] == [2]
+    moments = proxy.moments()
+    assert [moment["outcome"] for moment in moments] == ["overflow", "answered"]
+
+
+def test_a_second_refusal_is_the_clients(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-56: once, and no more."""
+    raw = json.dumps(error("invalid_request_error", "prompt is too long: 201000 tokens > 200000 maximum")).encode()
+    provider.script = [failed(400, TOO_LONG), failed(400, raw)]
+    answer = proxy.ask(history(60))
+    assert (answer.status_code, answer.content) == (400, raw)
+    assert len(provider.seen) == 2
+    assert len(told(proxy, ev.OverflowReported)) == 2
+
+
+def test_where_nothing_can_be_left_out_the_client_gets_the_providers_answer(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-56."""
+    raw = json.dumps(TOO_LONG, indent=1).encode()
+    provider.script = [failed(400, raw, x_request="abc")]
+    answer = proxy.ask([user("hello")])
+    assert (answer.status_code, answer.content, answer.headers["x-request"]) == (400, raw, "abc")
+    assert len(provider.seen) == 1
+
+
+def test_an_overflow_the_answer_is_to_blame_for_is_not_folded_away(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-56: the input fits; what was asked for does not."""
+    words = "input length and `max_tokens` exceed context limit: 90402 + 116650 > 204648, decrease input length"
+    provider.script = [failed(400, error("invalid_request_error", words))]
+    assert proxy.ask(history(60)).status_code == 400
+    assert len(provider.seen) == 1
+
+
+def test_a_rate_limit_is_no_overflow(provider: Provider, proxy: Proxy) -> None:
+    words = "This request would exceed your organization's rate limit of 80,000 input tokens per minute"
+    provider.script = [failed(429, error("rate_limit_error", words))]
+    assert proxy.ask(history(60)).status_code == 429
+    assert len(provider.seen) == 1
+    assert not told(proxy, ev.OverflowReported)

@@ -1,0 +1,175 @@
+"""What the proxy does where the store is busy, broken or newer: never an unmanaged request unless the user said so."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog.adapters.config import Config
+from foldlog.domain import events as ev
+from foldlog.domain.errors import StoreBusy, StoreNewer, StoreUnavailable
+from support.proxy import Provider, assistant, serving, user, wait_for
+
+ONE = [user("hello")]
+TITLE = {"system": "Generate a concise, sentence-case title for this session."}
+
+
+class Store:
+    """Opens engines, or fails as it is told."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+        self.opened = 0
+
+    def __call__(self) -> foldlog.Engine:
+        self.opened += 1
+        if self.fault is not None:
+            raise self.fault
+        return foldlog.Engine.open("memory:", summarizer=None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (StoreUnavailable("the file is not a foldlog store", value="/x/f.db"), "foldlog verify"),
+        (StoreNewer("the store was written by foldlog 9"), "Update"),
+    ],
+)
+def test_a_store_that_cannot_be_used_refuses_every_pass_and_is_tried_again(
+    provider: Provider, config: Config, fault: Exception, words: str
+) -> None:
+    """PROXY-61."""
+    store = Store()
+    store.fault = fault
+    with serving(config, store) as proxy:
+        for _ in range(5):
+            answer = proxy.ask(ONE)
+            said = answer.json()["error"]["message"]
+            assert answer.status_code == 400
+            assert answer.json()["type"] == "error"
+            assert str(fault.args[0]) in said
+            assert words in said
+            assert "Nothing was sent" in said
+            assert "FAIL_CLOSED_BLOCKING" in said
+        assert store.opened == 1
+        proxy.ask(ONE)
+        assert store.opened == 2  # the first refusal opened it; the fifth behind it tried again
+        assert not provider.seen
+        store.fault = None
+        codes = [proxy.ask(ONE).status_code for _ in range(5)]
+        assert codes == [400, 400, 400, 400, 200]
+        assert len(provider.seen) == 1
+        assert proxy.page("/foldlog/health").json()["store"] == ""
+
+
+def test_helper_calls_need_no_store(provider: Provider, config: Config) -> None:
+    """PROXY-61, PROXY-44."""
+    store = Store()
+    store.fault = StoreUnavailable("gone")
+    with serving(config, store) as proxy:
+        answer = proxy.ask(ONE, **TITLE)
+        assert answer.status_code == 200
+        assert proxy.client.post("/v1/messages/count_tokens", json={"messages": ONE, "model": "m"}).status_code == 200
+        assert proxy.client.get("/v1/models", headers={"x-api-key": "k"}).status_code == 200
+    assert len(provider.seen) == 3
+
+
+def test_the_user_may_let_the_hosts_own_request_pass(provider: Provider, config: Config) -> None:
+    """PROXY-62: by the configuration, and by nothing else."""
+    store = Store()
+    store.fault = StoreUnavailable("gone")
+    loose = config.model_copy(update={"fail_closed_blocking": False})
+    with serving(loose, store) as proxy:
+        answer = proxy.ask(ONE, top_k=7)
+        assert answer.status_code == 200
+        wait_for(proxy.moments)
+        (moment,) = proxy.moments()
+        assert (moment["level"], moment["note"]) == ("raw", "the store cannot be used")
+    assert provider.seen[0].json["messages"] == ONE
+
+
+def test_a_store_that_fails_under_a_pass_shuts_the_gate(
+    provider: Provider, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROXY-61: a newer program migrated it meanwhile."""
+    store = Store()
+    with serving(config, store) as proxy:
+        assert proxy.ask(ONE).status_code == 200
+        engine = proxy.door.gate._engine
+
+        def newer(*given: Any, **named: Any) -> Any:
+            raise StoreNewer("the store was written by foldlog 9")
+
+        monkeypatch.setattr(engine.log, "append", newer)
+        more = [*ONE, assistant("ok"), user("on")]
+        for _ in range(5):
+            answer = proxy.ask(more)
+            assert answer.status_code == 400
+            assert "Update" in answer.json()["error"]["message"]
+        assert len(provider.seen) == 1
+        assert proxy.ask(more).status_code == 200  # opened anew
+        assert store.opened == 2
+
+
+def busy_once(engine: foldlog.Engine, monkeypatch: pytest.MonkeyPatch, times: int) -> Callable[[], int]:
+    real, left = engine.log.append, [times]
+
+    def append(*given: Any, **named: Any) -> Any:
+        if left[0] > 0:
+            left[0] -= 1
+            raise StoreBusy("another process holds the store")
+        return real(*given, **named)
+
+    monkeypatch.setattr(engine.log, "append", append)
+    return lambda: left[0]
+
+
+def test_a_busy_store_is_tried_again(provider: Provider, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROXY-60."""
+    with serving(config, Store()) as proxy:
+        proxy.ask(ONE)
+        proxy.settle()
+        left = busy_once(proxy.door.gate._engine, monkeypatch, 2)
+        assert proxy.ask([*ONE, assistant("ok"), user("on")]).status_code == 200
+        assert left() == 0
+        assert [type(e).__name__ for e in proxy.events() if isinstance(e, ev.Pass)][-1] == "PassDeferred"
+
+
+def test_a_store_that_stays_busy_refuses_so_that_the_client_tries_again(
+    provider: Provider, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROXY-60."""
+    from foldlog.adapters.proxy import preparing
+
+    monkeypatch.setattr(preparing, "BUSY_PAUSES", (0.001,) * 3)
+    with serving(config, Store()) as proxy:
+        proxy.ask(ONE)
+        proxy.settle()
+        left = busy_once(proxy.door.gate._engine, monkeypatch, 10_000)
+        answer = proxy.ask([*ONE, assistant("ok"), user("on")])
+        assert answer.status_code == 503
+        assert answer.json()["error"]["type"] == "overloaded_error"
+        assert "send the message again" in answer.json()["error"]["message"]
+        assert left() == 10_000 - 4
+    assert len(provider.seen) == 1
+
+
+def test_a_real_lock_of_another_process(
+    provider: Provider, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROXY-60."""
+    monkeypatch.setattr("foldlog.adapters.proxy.preparing.BUSY_PAUSES", (0.001,))
+    url = f"sqlite:///{tmp_path / 'f.db'}"
+    with serving(config, lambda: foldlog.Engine.open(url, summarizer=None)) as proxy:
+        proxy.ask(ONE)
+        proxy.settle()
+        with sqlite3.connect(tmp_path / "f.db", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert proxy.ask([*ONE, assistant("ok"), user("on")]).status_code == 503
+            other.execute("ROLLBACK")
+        assert proxy.ask([*ONE, assistant("ok"), user("on")]).status_code == 200
