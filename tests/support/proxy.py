@@ -129,7 +129,7 @@ def streamed(
     wait: threading.Event | None = None,
     end: threading.Event | None = None,
 ) -> Reply:
-    """A stream of ``pieces``; ``cut``: the connection breaks before that one; ``wait``: held before the second, ``end``: behind all."""
+    """A stream; ``cut``: it breaks before that piece; ``wait``: held before the second, ``end``: behind the last."""
 
     def reply(handler: Any, seen: Seen) -> None:
         handler.send_response(200)

@@ -89,15 +89,14 @@ def test_usage_is_there_before_the_next_request_is_decided(provider: Provider, p
     provider.script = [streamed(events(), end=gate)]
     headers = {"x-claude-code-session-id": "s1", "user-agent": AGENT}
     with proxy.client.stream("POST", "/v1/messages", json=body(ONE), headers=headers) as answer:
-        got = b""
-        for piece in answer.iter_raw():
-            got += piece
-            if b"message_stop" in got:
-                break
+        pieces = answer.iter_raw()  # kept: the connection stays open
+        while b"message_stop" not in next(pieces):
+            pass
         assert proxy.ask(TWO).status_code == 200
         gate.set()
     kinds = [type(event) for event in proxy.events() if isinstance(event, ev.Pass | ev.UsageReported)]
     assert kinds == [ev.BaselineFolded, ev.UsageReported, ev.PassDeferred, ev.UsageReported]
+    assert not [event for event in proxy.events() if isinstance(event, ev.RequestOutcome)]
 
 
 @pytest.mark.parametrize(
