@@ -125,6 +125,12 @@ def _broken(raw: bytes, pos: int) -> MessageError:
 def _value(body: Body, name: str, begin: int, last: Body | None) -> int:
     """Take one value; return the offset behind it."""
     raw = body.raw
+    if name == body.member == "input" and raw[begin : begin + 1] == b'"':  # a text stands for one message
+        end = spans.string_end(raw, begin)
+        body.parsed += end - begin
+        body.messages = [b'{"role":"user","content":' + raw[begin:end] + b"}"]
+        plain(body.messages[0])
+        return end
     if name == body.member:
         if raw[begin : begin + 1] != b"[":
             raise spans.malformed(begin, f"{name} must be an array")
@@ -231,6 +237,11 @@ def _moved_mark(raw: bytes, at: int, known: bytes, same: int) -> int:
     if mark is not None and begin - at <= same and raw.startswith(memoryview(known)[begin - at :], mark.end()):
         return mark.end() + len(known) - (begin - at)
     return -1
+
+
+def behind(body: Body, earlier: list[bytes]) -> Body:
+    """Return a body whose messages go on behind ``earlier`` ones that the client did not send again."""
+    return msgspec.structs.replace(body, messages=[*earlier, *body.messages])
 
 
 def unchanged(body: Body, last: Body) -> int:

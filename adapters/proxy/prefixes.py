@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from itertools import takewhile
 
 import msgspec
 
@@ -79,8 +80,8 @@ def _rank(turns: Sequence[Turn], regions: Regions, one: Known, same: int) -> int
     if same == len(one.turns):
         if len(turns) == same:  # a repetition; two that begin alike are told apart by what stands above them
             return 3 if one.regions in (None, regions) else 0
-        after = turns[same]
-        if one.calls and after.answer and not set(one.calls) & set(after.calls):
+        answer = [part.calls for part in takewhile(_answers, turns[same:])]
+        if one.calls and answer and not any(call in one.calls for calls in answer for call in calls):
             return 0  # it holds an answer that session did not get
         return 3
     shared = sum(known.answer for known in one.turns[:same])
@@ -89,6 +90,10 @@ def _rank(turns: Sequence[Turn], regions: Regions, one: Known, same: int) -> int
     if len(turns) == same:
         return 2
     return 0 if turns[same].answer else 2
+
+
+def _answers(turn: Turn) -> bool:
+    return turn.answer
 
 
 def _common(a: Sequence[Turn], b: Sequence[Turn]) -> int:

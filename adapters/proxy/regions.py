@@ -34,11 +34,11 @@ def unmarked_block(item: bytes) -> bytes:
 def regions(codec: str, body: Body) -> Regions:
     """Return a request's regions. Equal ones cost comparisons of objects."""
     tools = body.members.get("tools", b"")
-    if codec == "openai-chat":
-        return tuple(body.messages[: leading(codec, body)]), tools
+    if codec in ("openai-chat", "openai-responses"):
+        return (*body.messages[: leading(codec, body)], body.members.get("instructions", b"")), tools
     system = body.arrays.get("system")
     if system is None:
-        return (body.members.get("system", body.members.get("instructions", b"")),), tools
+        return (body.members.get("system", b""),), tools
     return tuple(item for item in system.items if not is_billing(item)), tools
 
 

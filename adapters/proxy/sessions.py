@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ... import api
-from ...domain.errors import LawBroken
+from ...domain.errors import InputError, LawBroken
 from ...domain.streams import session_stream
 from . import prefixes
-from .body import Body, common, take, unchanged
+from .body import Body, behind, common, take, unchanged
 from .outgoing import Outgoing
 from .protocols.base import AGENT_HEADERS, SESSION_HEADERS, Caller, Protocol, Usage, harness, named, small
 from .protocols.helpers import bare
 from .regions import Regions, leading, regions
 
 MEGABYTE = 1024 * 1024
+_ANSWERS = 8
+"""How many answers of a session a client may go on behind by their ids."""
 _CANDIDATES = 8
 """How many stored sessions that begin alike are looked at for an unnamed request; the newest first."""
 
@@ -36,8 +38,9 @@ class Managed:
     """A session in hand. ``lock`` is held from taking a request to having its bytes: one after the other.
 
     ``body``: the last request as the client sent it; ``outgoing``: as we sent it; ``calls``: ids of the calls in the
-    last answer; ``turns``: how the messages of ``body`` are recognised, where the client names no session; ``users``:
-    requests under way, which keep it from being put away.
+    last answer; ``answers``: by the id of an answer, all messages up to its end (PREV-1); ``turns``: how the messages
+    of ``body`` are recognised, where the client names no session; ``users``: requests under way, which keep it from
+    being put away.
     """
 
     def __init__(self, id: str, harness: str, mode: str, protocol: Protocol) -> None:
@@ -54,6 +57,7 @@ class Managed:
         self.first = 0
         self.regions: Regions | None = None
         self.calls: tuple[str, ...] = ()
+        self.answers: dict[str, list[bytes]] = {}
         self.users = 0
 
     @property
@@ -61,10 +65,14 @@ class Managed:
         """The session as commands name it: ``harness/id``."""
         return f"{self.harness}/{self.id}"
 
-    def answered(self, usage: Usage) -> None:
-        """Say what an answer told. Where a client names no session, its calls tell whose the next request is."""
+    def answered(self, usage: Usage, body: Body | None = None) -> None:
+        """Say what the answer to ``body`` told. Where a client names no session, its calls tell whose the next is."""
         if usage.calls:
             self.calls = tuple(id for id, _ in usage.calls)
+        if usage.items and usage.response_id and usage.complete and body is not None:
+            self.answers[usage.response_id] = [*body.messages, *usage.items]
+            while len(self.answers) > _ANSWERS:
+                del self.answers[next(iter(self.answers))]
 
     def size(self) -> int:
         """Return about how many bytes this session takes in memory, its folds included."""
@@ -124,6 +132,11 @@ class Sessions:
         if not caller.managed:
             return Admitted(protocol, caller, body, None)
         with self._lock:
+            earlier: list[bytes] = []
+            previous = protocol.previous(body)
+            if previous:
+                near, earlier = self._answered(protocol, previous)
+                body = behind(body, earlier)
             if caller.session:
                 managed = self._named(protocol, caller, body)
                 if managed is None:
@@ -132,6 +145,7 @@ class Sessions:
                 managed = self._by_prefix(protocol, caller, body, near)
             if managed.body is not None and managed.body is not last:
                 body = take(raw, protocol.member, managed.body)  # the same, now with that session's own objects
+                body = behind(body, earlier) if earlier else body
             managed.body = body
             managed.users += 1
             self._known[managed.harness, managed.id] = self._known.pop((managed.harness, managed.id), managed)
@@ -176,6 +190,19 @@ class Sessions:
         """Return the sessions in hand, the longest unused first."""
         with self._lock:
             return list(self._known.values())
+
+    def _answered(self, protocol: Protocol, response: str) -> tuple[Managed, list[bytes]]:
+        """Return the session that got this answer, and all messages up to its end. Raises ``InputError``."""
+        for one in self._known.values():
+            if one.protocol.codec == protocol.codec and response in one.answers:
+                return one, one.answers[response]
+        raise InputError(
+            "the request goes on behind an answer that this process did not see; send the whole input without "
+            "previous_response_id, as after an answer that expired",
+            value=response,
+            where="previous_response_id",
+            code="previous_response_not_found",
+        )
 
     def _session(self, managed: Managed, body: Body) -> api.Session:
         model = small(body, "model")

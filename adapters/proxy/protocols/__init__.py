@@ -5,12 +5,19 @@ from __future__ import annotations
 from .anthropic import ANTHROPIC, COUNTING
 from .base import Caller, Meter, Protocol, Usage
 from .chat import CHAT
+from .responses import COMPACTING, RESPONSES
 
 ROUTES: dict[str, Protocol] = {
     "/v1/messages": ANTHROPIC,
     "/v1/messages/count_tokens": COUNTING,
     "/v1/chat/completions": CHAT,
     "/chat/completions": CHAT,
+    "/v1/responses": RESPONSES,
+    "/v1/responses/compact": COMPACTING,
+    "/responses": RESPONSES,
+    "/responses/compact": COMPACTING,
+    "/backend-api/codex/responses": RESPONSES,
+    "/backend-api/codex/responses/compact": COMPACTING,
 }
 
 __all__ = ["ROUTES", "Caller", "Meter", "Protocol", "Usage", "protocol_for"]

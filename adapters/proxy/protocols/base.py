@@ -46,7 +46,8 @@ class Usage(msgspec.Struct, frozen=True):
 
     ``calls``: (tool-use id, tool name) of each tool the model calls. ``stop``: the provider's own word. ``complete``:
     the answer came to its end. ``error``: the provider's error as raw JSON (``b""``: none), whether it is the whole
-    answer or an event inside a stream.
+    answer or an event inside a stream. ``items``: what the model put out, as raw items, where the provider may be asked
+    to go on behind this answer without being sent it again.
     """
 
     input: int | None = None
@@ -59,6 +60,7 @@ class Usage(msgspec.Struct, frozen=True):
     stop: str = ""
     complete: bool = False
     error: bytes = b""
+    items: tuple[bytes, ...] = ()
 
 
 class Meter(Port):
@@ -92,6 +94,8 @@ class Protocol(msgspec.Struct, frozen=True):
     tools from ``out`` and the best cache marks; ``ttl`` (``5m``, ``1h``) overrules the client's own (None).
     ``system_of(body)``, ``tools_of(body)``: raw JSON for ``Session.prepare``, ``b""`` for none (None: the system
     text is among the messages).
+    ``previous(body)``: the answer behind which the client's messages go on, as the provider named it; empty: they are
+    all there are.
     """
 
     name: str
@@ -104,6 +108,7 @@ class Protocol(msgspec.Struct, frozen=True):
     assemble: Callable[[Body, Outgoing, str | None], bytes]
     system_of: Callable[[Body], bytes | None]
     tools_of: Callable[[Body], bytes]
+    previous: Callable[[Body], str] = lambda _: ""
 
 
 SESSION_HEADERS = (
@@ -120,7 +125,7 @@ PARENT_HEADERS = ("x-parent-session-id",)
 _UNIQUE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|ses_[A-Za-z0-9]{10,}")
 """Ids made for one session: a UUID, OpenCode's own. Any other cache key or user id may be shared by many."""
 _LONGEST = 400
-_CLIENTS = {"claude-cli": "claude-code", "opencode": "opencode", "pi": "pi", "codex_cli_rs": "codex"}
+_CLIENTS = {"claude-cli": "claude-code", "opencode": "opencode", "pi": "pi"}
 
 
 def named(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
@@ -140,7 +145,8 @@ def unique(value: Any) -> str | None:
 def harness(headers: Mapping[str, str]) -> str:
     """Return the client's name from its user agent; ``proxy`` where it is none of the known ones."""
     agent = headers.get("user-agent", "")
-    return _CLIENTS.get(agent.split("/", 1)[0].split(" ", 1)[0].lower(), "proxy")
+    client = agent.split("/", 1)[0].split(" ", 1)[0].lower()
+    return "codex" if client.startswith("codex") else _CLIENTS.get(client, "proxy")
 
 
 def small(body: Body, name: str) -> Any:

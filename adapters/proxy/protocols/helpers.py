@@ -22,6 +22,7 @@ SYSTEM_WORDS: tuple[tuple[str, Kind, str], ...] = (
     ("Summarize this coding conversation in under 50 characters", "helper", "Claude Code asks for a title"),
     ("Generate a concise, sentence-case title", "helper", "Claude Code asks for a title"),
     ("Generate a short title", "helper", "the client asks for a title"),
+    ("Generate a concise, single-line task title", "helper", "Codex asks for a title"),
     ("Summarize what was done in this conversation", "helper", "OpenCode asks for a summary"),
 )
 """How the system text of a helper call without tools begins or goes on: words, kind, why."""
@@ -68,7 +69,7 @@ def told(headers: Mapping[str, str], body: Body, system: bytes, output: str) -> 
     if harness(headers) == "claude-code" and body.messages:
         last = body.messages[-1]
         found = next((row for row in LAST_WORDS if row[0].encode() in last), None)
-        if found is not None and _last_text(last).startswith(found[0]):
+        if found is not None and last_text(last).startswith(found[0]):
             return found[1:]
     if bare(body) and 0 < len(system) < _SHORT:
         for words, kind, why in SYSTEM_WORDS:
@@ -82,7 +83,7 @@ def bare(body: Body) -> bool:
     return "tools" not in body.arrays or not body.arrays["tools"].items
 
 
-def _last_text(raw: bytes) -> str:
+def last_text(raw: bytes) -> str:
     """Return the last text of a message."""
     content: Any = table(decoded(raw)).get("content")
     if isinstance(content, list) and content:
