@@ -18,7 +18,7 @@ from ..config import Config
 from . import edits, jsonc, service, tomltext
 from .edits import Edit
 from .terminal import say
-from .wrapping import ANTHROPIC, NAME, claude_server, codex_provider, mcp_command, own_command, server_env
+from .wrapping import ANTHROPIC, NAME, claude_server, codex_provider, codex_server, own_command
 
 PERMISSION = f"mcp__{NAME}"
 
@@ -111,14 +111,14 @@ def _claude_code(where: Where) -> list[Edit]:
 
 def _codex(where: Where) -> list[Edit]:
     file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
-    command, *args = mcp_command()
-    entry = {"command": command, "args": args, "env": server_env(where.environ)}
-    made = [Edit(str(file), "toml", {k: v for k, v in entry.items() if v}, ("mcp_servers", NAME))]
+    entry = {key: value for key, value in codex_server(where.environ).items() if value}
+    made = [Edit(str(file), "toml", entry, ("mcp_servers", NAME))]
     if where.url:
         provider, asked = codex_provider((), where.environ)
         _same_upstream("openai", asked, where, file)
         path = ("openai_base_url",) if provider == "openai" else ("model_providers", provider, "base_url")
         made.insert(0, Edit(str(file), "toml", f"{where.url}/v1", path))
+        made.append(Edit(str(file), "toml", False, ("features", "enable_request_compression")))
     return made
 
 

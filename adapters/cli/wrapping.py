@@ -8,6 +8,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,14 +32,10 @@ PLUGIN_HOSTS = ("pi", "omp")
 
 
 class Wrapped(msgspec.Struct, frozen=True):
-    """A command made ready. ``upstreams``: addresses the user's own settings name, which the proxy has to keep.
-
-    ``notes``: what the person should know.
-    """
+    """A command made ready. ``notes``: what the person should know."""
 
     args: list[str]
     env: dict[str, str]
-    upstreams: dict[str, str]
     notes: tuple[str, ...] = ()
 
 
@@ -97,6 +94,10 @@ def wrap(command: Sequence[str], run: local.Run, file: Path, environ: Mapping[st
     for name in ("NO_PROXY", "no_proxy"):
         if any(env.get(proxy) for proxy in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
             env[name] = ",".join([*filter(None, [env.get(name, "")]), "127.0.0.1", "localhost", "::1"])
+    notes = []
+    if tools and find_spec("mcp") is None:
+        tools = False
+        notes.append("the agent has no tools of foldlog: they need more packages, pip install 'foldlog[mcp]'")
     args = list(command)
     flags: list[str] = []
     if host == "claude":
@@ -105,7 +106,7 @@ def wrap(command: Sequence[str], run: local.Run, file: Path, environ: Mapping[st
         flags = _codex(args[1:], run, env, tools=tools)
     elif host == "opencode":
         _opencode(env, run, tools=tools)
-    return Wrapped([args[0], *flags, *args[1:]], env, {})
+    return Wrapped([args[0], *flags, *args[1:]], env, tuple(notes))
 
 
 def server_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -186,13 +187,20 @@ def _codex(args: Sequence[str], run: local.Run, env: Mapping[str, str], *, tools
     name, _ = codex_provider(args, env)
     key = "openai_base_url" if name == "openai" else f"model_providers.{tomltext.key(name)}.base_url"
     flags = ["-c", f"{key}={tomltext.written(f'{run.url}/v1')}"]
+    # a login with ChatGPT would send requests compressed in a way only its own server reads
+    flags += ["-c", "features.enable_request_compression=false"]
     if tools:
-        command, *rest = mcp_command()
-        flags += [
-            "-c",
-            f"mcp_servers.{NAME}={tomltext.written({'command': command, 'args': rest, 'env': server_env(env)})}",
-        ]
+        flags += ["-c", f"mcp_servers.{NAME}={tomltext.written(codex_server(env))}"]
     return flags
+
+
+def codex_server(env: Mapping[str, str]) -> dict[str, Any]:
+    """Return our entry under Codex's ``mcp_servers``.
+
+    ``required``: it waits for the tools, so that the first request of a session names them.
+    """
+    command, *args = mcp_command()
+    return {"command": command, "args": args, "env": server_env(env), "required": True}
 
 
 def _opencode(env: dict[str, str], run: local.Run, *, tools: bool) -> None:

@@ -24,6 +24,11 @@ NAME = "foldlog"
 ALWAYS = {"anthropic/alwaysLoad": True}
 """Asks Claude Code to keep a tool in every request instead of behind its tool search."""
 
+HARMLESS = types.ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+"""They touch nothing of the person's. Without these hints Codex asks for approval, and refuses where nobody is."""
+
 
 def make_server(config: Config, environ: Mapping[str, str] | None = None) -> Server[Any]:
     """Return the server. ``environ``: where ``FOLDLOG_PROXY`` is read, the process' own if left out."""
@@ -32,14 +37,11 @@ def make_server(config: Config, environ: Mapping[str, str] | None = None) -> Ser
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=one.name, description=one.description, input_schema=dict(one.schema), _meta=dict(ALWAYS)
-                )
-                for one in TABLE
-            ]
-        )
+        tools = [
+            types.Tool(name=t.name, description=t.description, input_schema=dict(t.schema), annotations=HARMLESS)
+            for t in TABLE
+        ]
+        return types.ListToolsResult(tools=[t.model_copy(update={"meta": ALWAYS}) for t in tools])
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
