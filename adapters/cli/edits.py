@@ -184,7 +184,8 @@ def _apply(text: str, edit: Edit) -> tuple[str, tuple[Done, ...]]:
         if tomltext.get(text, edit.path) == edit.value:
             return text, ()
         was = tomltext.raw(text, edit.path)
-        return tomltext.put(text, edit.path, edit.value), (Done(edit, was),)
+        new = len(edit.path) > 1 and tomltext.get(text, edit.path[:-1]) is None and not isinstance(edit.value, dict)
+        return tomltext.put(text, edit.path, edit.value), (Done(edit, was, int(new)),)
     have = jsonc.get(text, edit.path)
     if have == edit.value or (edit.item and isinstance(have, list) and edit.value in have):
         return text, ()
@@ -202,7 +203,12 @@ def _take_back(text: str, done: Done) -> str | None:
     if edit.kind == "toml":
         if tomltext.get(text, edit.path) != edit.value:
             return text
-        return tomltext.drop(text, edit.path) if done.was is None else tomltext.put_raw(text, edit.path, done.was)
+        if done.was is not None:
+            return tomltext.put_raw(text, edit.path, done.was)
+        text = tomltext.drop(text, edit.path)
+        if done.made and tomltext.get(text, edit.path[:-1]) == {}:
+            text = tomltext.drop(text, edit.path[:-1])
+        return text
     if edit.item:
         text = jsonc.drop_item(text, edit.path, edit.value)
         gone = done.was is None and jsonc.get(text, edit.path) == []

@@ -133,6 +133,10 @@ async def _serve(door: Door, scope: Scope, receive: Receive, send: Send) -> None
     headers = list(scope["headers"])
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
     came = Came(scope["method"], path, scope["query_string"], headers, dict(headers))
+    if came.head.get(b"upgrade", b"").lower() == b"websocket":
+        # Codex asks for one first, and at this answer goes on by HTTP at once; any other it tries again for seconds
+        await answer.say(send, refuse.plain("NO_WEBSOCKET", "the proxy speaks HTTP only", 426))
+        return
     protocol = protocol_for(came.method, came.path)
     if protocol is None:
         await passing.stream(door, came, receive, send)
