@@ -222,7 +222,11 @@ class Session:
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a session stands (``transform.md`` 8.3). Tokens; percentages in 1/100 of a per cent, -1 = unknown."""
+    """How a session stands (``transform.md`` 8.3). Tokens; percentages in 1/100 of a per cent, -1 = unknown.
+
+    ``learnt_limit``: the window as the provider told it when it refused a request, 0 = it did not; ``recovering``: such
+    a refusal was not yet followed by an answer.
+    """
 
     session: str
     harness: str
@@ -246,6 +250,8 @@ class Status(msgspec.Struct, frozen=True):
     held: int
     flush_pending: bool
     version: int
+    learnt_limit: int = 0
+    recovering: bool = False
 
 
 def _status(core: engine.Core) -> Status:
@@ -275,6 +281,8 @@ def _status(core: engine.Core) -> Status:
         held=state.held,
         flush_pending=state.flush,
         version=state.version,
+        learnt_limit=state.learnt[1] if state.learnt else 0,
+        recovering=state.overflow is not None,
     )
 
 

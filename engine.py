@@ -20,10 +20,11 @@ from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refuse
 from .domain.history import budgets
 from .domain.passes.decide import Decided, Given, Head, decide
 from .domain.passes.lanes.shape import Part
+from .domain.passes.schedule import window_of
 from .domain.policy import Settings, make_policy, resolve
 from .domain.session import evolve, is_reduce, path_of
 from .domain.state import State
-from .domain.window import EMERGENCY, bands, family, measure
+from .domain.window import EMERGENCY, bands
 from .projections import head, request
 from .projections import view as views
 from .projections.fold import FORM, load, take
@@ -38,6 +39,8 @@ ATTEMPTS = 5
 NEEDS = 6
 """Most rounds of a decision: m[1], m[0] in its place, and contents of calls, then of results; the last one decides."""
 SNAPSHOT_EVERY = 1_000
+FULL = ("synthetic", "proactive")
+"""Sources of usage that put a pass at 95% whatever the figure is."""
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 """The store does not know whether an append was made: the log is read before anything is said or tried again."""
 
@@ -387,7 +390,7 @@ class Core:
         if not fold:
             view = self.hot().view
             return head.refresh(state, view.m0, view.guidance, covered, self.reader.count, self.text)
-        window = measure(intake.context_limit, intake.output_limit, settings, family(state.codec, intake.model))
+        window, _ = window_of(state, intake.model, intake.context_limit, intake.output_limit, settings)
         limit = window.soft if window.known else 0
         budget = budgets.history(limit, bands(settings, window).execute)
         return head.fold(state, covered, budget, self.reader.count, self.text, managed=settings.compaction)
@@ -579,7 +582,7 @@ def _critical(outcome: ev.Pass | ev.PassRefused) -> bool:
     if isinstance(outcome, ev.PassRefused):
         return True
     decision = outcome.decision
-    return decision is not None and (decision.source == "synthetic" or decision.percent >= EMERGENCY)
+    return decision is not None and (decision.source in FULL or decision.percent >= EMERGENCY)
 
 
 def _common(old: Sequence[bytes], new: Sequence[bytes]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -157,24 +158,29 @@ class Request:
         if kind not in OUTCOMES:
             raise InputError(f"a request fails by one of {', '.join(OUTCOMES)}", value=kind, where="kind")
         top, taken = arguments.count("limit", limit), arguments.count("used", used)
-        said = arguments.text("detail", detail)[:DETAIL].encode("utf-8", "replace")
-        words = hashlib.sha256(said).digest() if said else b""
-
+        said = arguments.text("detail", detail)
         if kind == "overflow":
-            self._overflowed(max(top, 0), max(taken, 0), None, command)
+            self._overflowed({"limit": max(top, 0), "used": max(taken, 0)}, None, said, command)
             return
 
-        def build(_: Hot, at: int) -> list[ev.Event]:
+        def build(_: Hot, at: int, words: bytes) -> list[ev.Event]:
             return [ev.RequestOutcome(at, "", self.pass_number, kind, words)]
 
-        self._session.core.command(build, command, {words: said} if said else {})
+        self._record(build, said, command)
 
-    def _overflowed(self, limit: int, used: int, model: str | None, command: str) -> None:
-        def build(hot: Hot, at: int) -> list[ev.Event]:
+    def _overflowed(self, figures: dict[str, Any], model: str | None, said: str, command: str) -> None:
+        def build(hot: Hot, at: int, words: bytes) -> list[ev.Event]:
             name = hot.state.model if model is None else model
-            return [ev.OverflowReported(at, "", self.pass_number, name, limit, used)]
+            return [ev.OverflowReported(at, "", self.pass_number, name, **figures, detail=words)]
 
-        self._session.core.command(build, command)
+        self._record(build, said, command)
+
+    def _record(self, build: Callable[[Hot, int, bytes], list[ev.Event]], said: str, command: str) -> None:
+        """Store what became of the request, with the provider's words as a chunk."""
+        words = said[:DETAIL].encode("utf-8", "replace")
+        digest = hashlib.sha256(words).digest() if words else b""
+        texts = {digest: words} if words else {}
+        self._session.core.command(lambda hot, at: build(hot, at, digest), command, texts)
 
     def report_error(
         self,
@@ -198,11 +204,11 @@ class Request:
         with self._session.core.lock:
             found = judge(found, _share(self._session.core))
             answered = None if model is None else arguments.text("model", model)
+            words = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
             if found.overflow:
-                self._overflowed(found.limit, found.used, answered, command)
+                self._overflowed(_figures(found), answered, words, command)
             else:
-                words = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-                self.report_failure(outcome(found), detail=words[:DETAIL], command=command)
+                self.report_failure(outcome(found), detail=words, command=command)
         return found
 
     async def areport_error(self, status: int | None, body: bytes | str = b"", **details: Any) -> Explained:
@@ -216,6 +222,12 @@ class Request:
     async def areport_failure(self, kind: str, **details: Any) -> None:
         """``report_failure`` for asyncio."""
         await asyncio.to_thread(lambda: self.report_failure(kind, **details))
+
+
+def _figures(found: Explained) -> dict[str, Any]:
+    """Return what an event says of an overflow."""
+    parts = {"input": max(found.input, 0), "output": max(found.output, 0)}
+    return {"limit": found.limit, "used": found.used, "kind": found.kind, "bounds": found.bounds, **parts}
 
 
 def _share(core: engine.Core) -> int:

@@ -24,7 +24,7 @@ from ..domain.coverage import history
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
 from ..domain.passes.schedule import Pressure, gauge, idle
-from ..domain.session import STALE
+from ..domain.session import RETRIED, STALE
 from ..domain.state import State
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay
@@ -207,7 +207,7 @@ class Historian:
                 time.sleep(POLL)
                 core.refresh()
                 state = core.hot().state
-        elif work is None:
+        elif work is None and state.failures < RETRIED:  # each try costs, and six in a row are no chance (OV-02)
             found = self._decide(core, state, forced=True)
             if found.boundary is not None and found.boundary.runnable:
                 work = self._start(core, state, found.boundary)

@@ -132,12 +132,22 @@ class RequestOutcome(Base, frozen=True, array_like=True, gc=False, tag="RO"):
 
 
 class OverflowReported(Base, frozen=True, array_like=True, gc=False, tag="OR"):
-    """The provider refused pass ``number`` as too long. ``limit``, ``used`` in tokens, 0 = not said."""
+    """The provider refused pass ``number`` as too long. ``limit``, ``used`` in tokens, 0 = not said.
+
+    ``model``: the one that answered. ``kind``: ``overflow``, ``output_driven`` (the input alone fits), ``suspected``.
+    ``input``, ``output``: the parts of ``used``, 0 = not said. ``bounds``: what the limit counts, ``prompt``,
+    ``combined`` or ``unknown``. ``detail``: the provider's words, as a chunk, empty where there are none.
+    """
 
     number: int
     model: str
     limit: int
     used: int
+    kind: str = "overflow"
+    input: int = 0
+    output: int = 0
+    bounds: str = ""
+    detail: bytes = b""
 
 
 class CacheLossReported(Base, frozen=True, array_like=True, gc=False, tag="CL"):
@@ -317,7 +327,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why the pass is what it is: kept on every pass that was not plainly quiet.
 
     ``schedule``: ``defer``, ``pressure``, ``idle``. ``percent``: usage in 1/100 of a per cent of the usable window, -1:
-    unknown. ``source``: ``provider``, ``estimated``, ``synthetic``, ``none``. ``signals``: all that were true.
+    unknown. ``source``: ``provider``, ``estimated``, ``synthetic``, ``proactive``, ``none``. ``signals``: what held.
     ``permission``: may this pass rebuild. ``reach``: first path index a lane may edit. ``held``: an execute pass that
     left drainable drops where they were. ``drainable``: tokens the queue could free now. ``tokens``: the usage figure,
     0: unknown. ``lanes``: what each lane with work did.

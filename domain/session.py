@@ -25,6 +25,8 @@ COMMANDS_KEPT = 1000
 COUNTS_KEPT = 64
 REARM = 500
 """How far below the force band, in 1/100 of a per cent, usage ends a stay in it (``transform.md`` 4.3)."""
+RETRIED = 6
+"""After so many failures in a row no summary is tried at 95% either, until an overflow or a flush asks for one more."""
 STALE = "stale"
 """The kind of a run whose stretch the host changed meanwhile: nobody's failure, so it counts for none."""
 
@@ -288,11 +290,21 @@ def _overflow(state: State, event: ev.OverflowReported) -> None:
     tokens = state.counted.get(event.number)
     if tokens is None:
         return  # of a side request, or of another model
-    state.overflow = Overflow(event.number, event.limit, event.used, tokens)
-    if event.used and tokens:
-        state.ratios[event.model] = min(max(event.used * 1000 // tokens, 300), 5000)
-    if event.limit in LEARNT and event.limit > state.accepted and event.model == state.model:
-        state.learnt = (event.model, event.limit)
+    taken = event.input or event.used
+    if taken and tokens:
+        state.ratios[event.model] = min(max(taken * 1000 // tokens, 300), 5000)
+    if event.model != state.model:
+        return  # a router chose another model: nothing of it is this one's (OV-12)
+    learnt = event.limit in LEARNT and event.limit > state.accepted
+    if learnt:
+        state.learnt, state.bounds = (event.model, event.limit), event.bounds
+    if event.kind == "output_driven" or (state.usage is not None and state.usage.number > event.number):
+        return  # the input fits; or a later request was answered meanwhile
+    before = state.overflow
+    tries = 1 if before is None else before.tries + (event.number > before.number)
+    limit = event.limit if learnt else 0
+    state.overflow = Overflow(event.number, limit, taken, tokens, event.output, tries)
+    state.failures = min(state.failures, RETRIED - 1)  # a provider's word is worth one more try of the summariser
 
 
 def _cache_lost(state: State, event: ev.CacheLossReported) -> None:
@@ -338,6 +350,7 @@ def _span(state: State, made: Sequence[ev.Compartment]) -> None:
 
 def _flush(state: State, event: ev.FlushRequested) -> None:
     state.flush = True
+    state.failures = min(state.failures, RETRIED - 1)
 
 
 def _nothing(state: State, event: Any) -> None:
@@ -487,6 +500,8 @@ def _refused(state: State, event: ev.PassRefused) -> None:
     state.passes = event.number
     state.seen = max(state.seen, event.now)
     state.unmanaged = state.unmanaged or event.code == "UNMANAGED_OVER_WINDOW"
+    if state.overflow is not None and event.code == "CONTEXT_FULL":
+        state.overflow.refused += 1
 
 
 def _replayed(state: State, event: ev.LastGoodReplayed) -> None:

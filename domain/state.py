@@ -85,20 +85,28 @@ class Run(msgspec.Struct, array_like=True):
 
 
 class Overflow(msgspec.Struct, array_like=True):
-    """A provider's refusal not yet answered by an accepted request. ``limit`` 0: not said. ``tokens``: ours for it."""
+    """A provider's refusal not yet answered by an accepted request. ``limit`` 0: not said. ``tokens``: ours for it.
+
+    ``used``: its input in the provider's count, 0: not said; ``output``: what was asked for beside it. ``tries``: how
+    many in a row no answer came between; ``refused``: passes since this one that were refused here.
+    """
 
     number: int
     limit: int
     used: int
     tokens: int
+    output: int = 0
+    tries: int = 1
+    refused: int = 0
 
 
 class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
-    ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at;
-    ``drained``: usage at the last emergency batch of this stay in the
-    force band; ``spares``: tokens no longer sent of parts that stay.
+    ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at; ``drained``: usage
+    at the last emergency batch of this stay in the force band; ``spares``: tokens no longer sent of parts that stay.
+    ``learnt``: model and limit a provider told; ``bounds``: what that limit counts (``prompt``: it is the input's alone,
+    nothing is reserved of it again).
     """
 
     stream: str = ""
@@ -185,6 +193,7 @@ class State(msgspec.Struct, array_like=True):
     looked: int = 0
     drained: int | None = None
     spares: dict[int, int] = msgspec.field(default_factory=dict)
+    bounds: str = ""
 
     @property
     def primary(self) -> bool:

@@ -66,6 +66,13 @@ def measure(context: int, output: int, settings: Settings, kind: Family) -> Wind
     return Window(soft=soft, hard=max(hard, soft, 1_024), known=known)
 
 
+def narrow(window: Window, prompt: int) -> Window:
+    """Return ``window`` with a provider's limit of the prompt alone: nothing is reserved of that again."""
+    if not window.known:
+        return Window(soft=prompt, hard=prompt, known=True)
+    return Window(soft=min(window.soft, prompt), hard=min(window.hard, prompt), known=True)
+
+
 def bands(settings: Settings, window: Window) -> Bands:
     """Return the thresholds. Tokens win where set and the window is known, capped at 90% of it."""
     execute = settings.threshold

@@ -17,6 +17,7 @@ NAMED: Mapping[type, tuple[str, ...]] = MappingProxyType(
         events.ToolsChanged: ("body",),
         events.Side: ("system", "tools"),
         events.RequestOutcome: ("detail",),
+        events.OverflowReported: ("detail",),
         events.HistoryRefreshed: ("m1",),
         events.BaselineFolded: ("m0", "m1", "guidance"),
         events.Compartment: ("title", "tiers"),

@@ -1,7 +1,7 @@
 """When a decided request must not be sent (``transform.md`` 7.3, 7.4, as ruled).
 
-A healthy pass is never refused for a local estimate alone: only a provider's own refusal, or a first pass that nothing
-has ever managed, is.
+A healthy pass is never refused for a local estimate alone: only a provider's own refusal, a first pass that nothing has
+ever managed, or one at 95% that waited for its summary in vain, is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import events as ev
-from ..state import State
+from ..state import Overflow, State
+from . import recovery
 from .schedule import Pressure, calibrated
 
 if TYPE_CHECKING:
@@ -18,30 +19,43 @@ if TYPE_CHECKING:
 
 def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.PassRefused | None:
     """Return the refusal of the pass that would produce ``outcome``, None where it may be sent."""
-    if not gauge.settings.compaction or gauge.source != "synthetic":
+    if not gauge.settings.compaction:
         return None
     tokens = calibrated(state, given.model, outcome.tokens)
-    overflow = state.overflow
-    if overflow is not None and given.model == state.model:
-        # a request as large as the one refused does not fit, whatever an estimate or a catalogue says
-        if outcome.tokens < overflow.tokens and (not gauge.limit or tokens <= gauge.limit):
+    over = gauge.limit > 0 and tokens > gauge.limit
+    overflow = recovery.pending(state, given.model)
+    if overflow is not None:
+        if recovery.fits(state, overflow, outcome.tokens, tokens, gauge.limit):
             return None
-        code = "CONTEXT_FULL"
-        said = f"the provider refused it at {overflow.used:,} tokens" if overflow.used else "the provider refused it"
-        message = (
-            f"the session does not fit the model's window ({said}; the window holds {_known(gauge.limit)} tokens, this "
-            f"request about {tokens:,}). Mark what is spent with ctx_reduce and flush, or start a new session."
-        )
-    elif gauge.limit and tokens > gauge.limit:
+        tokens = recovery.expected(overflow, outcome.tokens) or tokens
+        code, message = "CONTEXT_FULL", _full(state, overflow, tokens, gauge.limit)
+    elif gauge.source == "synthetic" and over:
         code = "UNMANAGED_OVER_WINDOW"
         message = (
             f"this session is longer than the model's window and has not been managed before: about {tokens:,} of "
             f"{gauge.limit:,} tokens. Nothing was sent. Use a model with a larger window, or start a new session."
+        )
+    elif over and state.primary and gauge.emergency and state.run is not None and state.run.lease > given.at:
+        code = "EMERGENCY_FAIL_CLOSED"
+        message = (
+            f"the session is full (about {tokens:,} of {gauge.limit:,} tokens) and the summary that makes room is not "
+            "ready yet. Nothing was sent. Send the message again in a moment."
         )
     else:
         return None
     return ev.PassRefused(given.at, "", state.passes + 1, given.now, code, message, tokens, gauge.limit)
 
 
-def _known(limit: int) -> str:
-    return f"{limit:,}" if limit else "an unknown number of"
+def _full(state: State, overflow: Overflow, tokens: int, limit: int) -> str:
+    """Say that the session does not fit, why nothing more was tried, and what takes the room."""
+    said = f"the provider refused it at {overflow.used:,} tokens" if overflow.used else "the provider refused it"
+    if overflow.tries >= recovery.TRIES:
+        said = f"the provider refused {overflow.tries} requests in a row, each smaller than the one before"
+    number, size = recovery.largest(state)
+    most = f" The largest part is §{number}§ with about {size:,} tokens." if number else ""
+    room = f"{limit:,}" if limit else "an unknown number of"
+    return (
+        f"the session does not fit the model's window ({said}; the window holds {room} tokens, this request about "
+        f"{tokens:,}), and nothing more of it can be summarised or dropped by itself.{most} Mark what is spent with "
+        "ctx_reduce and flush, use a model with a larger window, or start a new session."
+    )

@@ -8,10 +8,11 @@ import msgspec
 
 from ..policy import Settings
 from ..state import State
-from ..window import EMERGENCY, Bands, Window, bands, family, measure, percent
+from ..window import EMERGENCY, Bands, Window, bands, family, measure, narrow, percent
+from . import recovery
 
 Schedule: TypeAlias = Literal["defer", "pressure", "idle"]
-Source: TypeAlias = Literal["none", "provider", "estimated", "synthetic"]
+Source: TypeAlias = Literal["none", "provider", "estimated", "synthetic", "proactive"]
 
 UNMANAGED_FACTOR = 11
 """In tenths: a first pass over 1.1 windows counts as an emergency (7.4)."""
@@ -35,8 +36,8 @@ class Pressure(msgspec.Struct, frozen=True):
 
     @property
     def emergency(self) -> bool:
-        """Usage is at 95% of the hard window, or the provider said overflow."""
-        if self.source == "synthetic":
+        """Usage is at 95% of the hard window, or the provider said overflow, or another model's usage is over it."""
+        if self.source in ("synthetic", "proactive"):
             return True
         return self.percent >= 0 and percent(self.tokens, self.window.hard) >= EMERGENCY
 
@@ -50,19 +51,43 @@ def gauge(
     had, so that request's size says nothing of this one's.
     """
     same = model == state.model
-    learnt = state.learnt[1] if state.learnt and state.learnt[0] == model else 0
-    limit = min(context, learnt) if context and learnt else context or learnt
-    window = measure(limit, output, settings, family(state.codec, model))
+    window, limit = window_of(state, model, context, output, settings)
     limits = bands(settings, window)
     tokens, source = _tokens(state, model, same=same, moved=size if moved else None)
     value = percent(tokens, window.soft) if source != "none" else -1
-    if same and state.overflow is not None:
-        value, source = max(value, EMERGENCY), "synthetic"
-    elif (not state.passes or state.unmanaged) and state.primary and limit:
-        whole = calibrated(state, model, size)
-        if whole * 10 > limit * UNMANAGED_FACTOR:
-            value, tokens, source = max(value, EMERGENCY), whole, "synthetic"
+    whole = calibrated(state, model, size)
+    overflow = recovery.armed(state, model, size)
+    if overflow is not None:
+        # what the provider counted is of the request it refused; this one may be another (1.3)
+        local = size or overflow.tokens
+        tokens = recovery.expected(overflow, local) or calibrated(state, model, local)
+        value, source = max(percent(tokens, window.soft), EMERGENCY), "synthetic"
+    elif not same and state.primary and context and (proven := _measured(state)) > context:
+        value, tokens, source = max(percent(proven, window.soft), EMERGENCY), proven, "proactive"
+    elif (not state.passes or state.unmanaged) and state.primary and 0 < limit * UNMANAGED_FACTOR < whole * 10:
+        value, tokens, source = max(value, EMERGENCY), whole, "synthetic"
     return Pressure(tokens, value, source, window, limits, settings, limit)
+
+
+def window_of(state: State, model: str, context: int, output: int, settings: Settings) -> tuple[Window, int]:
+    """Return the windows of a model and its limit (0: unknown), narrowed by what its provider's refusals told (1.5).
+
+    A limit of the prompt alone is used as it is; one of prompt and answer together is reserved from like any window.
+    """
+    learnt = state.learnt[1] if state.learnt and state.learnt[0] == model else 0
+    kind = family(state.codec, model)
+    if learnt and state.bounds == "prompt":
+        return narrow(measure(context, output, settings, kind), learnt), min(context, learnt) if context else learnt
+    limit = min(context, learnt) if context and learnt else context or learnt
+    return measure(limit, output, settings, kind), limit
+
+
+def _measured(state: State) -> int:
+    """Return what the present model counted for the last request, 0 where it has told nothing yet (1.8, proactive)."""
+    if state.usage is not None:
+        return state.usage.tokens
+    known = state.last is not None and state.model in state.ratios
+    return calibrated(state, state.model, state.last.tokens) if known and state.last is not None else 0
 
 
 def _tokens(state: State, model: str, *, same: bool, moved: int | None) -> tuple[int, Source]:
