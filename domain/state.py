@@ -105,7 +105,7 @@ class State(msgspec.Struct, array_like=True):
 
     ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at; ``drained``: usage
     at the last emergency batch of this stay in the force band; ``spares``: tokens no longer sent of parts that stay.
-    ``learnt``: model and limit a provider told; ``bounds``: what that limit counts (``prompt``: it is the input's alone,
+    ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again).
     """
 
