@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -67,11 +67,12 @@ def unit(insert: Insert, text: Text) -> dict[str, Any]:
     return {"kind": "arc", "id": str(arc["id"]), "name": str(arc["name"]), "input": arc["input"], "output": output}
 
 
-def edits(request: Request, base: int = 0) -> dict[str, Any]:
+def edits(request: Request, base: int = 0, ids: Sequence[str] = ()) -> dict[str, Any]:
     """Return the edits that bring a plugin's view to that of ``request``.
 
     ``base``: the version (pass number) the plugin holds, 0 for none. Where the request does not lie on it, or is one
-    beside the head, the edits are the whole view (``from`` 0). Messages are named by the host's ids of them.
+    beside the head, the edits are the whole view (``from`` 0). ``ids``: what the host calls its messages now, in the
+    order it handed them over; a copied session has the messages of another under new names.
     """
     core, produced = request.session.core, request.produced
     event = produced.event
@@ -80,6 +81,8 @@ def edits(request: Request, base: int = 0) -> dict[str, Any]:
         if folded.state.last_version != produced.version or folded.state.passes != event.number:
             folded = load(core.log, core.stream, produced.version)  # the session has moved on
         state, view = folded.state, requests.beside(folded.view, event)
+
+        names = _Names(state, ids if len(ids) == len(state.path) and getattr(event, "side", None) is None else ())
 
         def text(digest: bytes) -> str:
             return str(core.text(digest), "utf-8", "surrogatepass")
@@ -92,17 +95,29 @@ def edits(request: Request, base: int = 0) -> dict[str, Any]:
             "guidance": requests.guidance(view, core.text),
         }
         path = path_of(state, event)
-        answer["inserts"] = _inserts(state, view, path, text)
+        answer["inserts"] = _inserts(names, view, path, text)
         if _lies_on(event, base):
             changed = {one.m for one in produced.delta} if base != event.number else set()
             answer["from"] = base
             if base != event.number and not isinstance(event, ev.PassDeferred):
-                answer.update(_front(state, view, core.text))
-            answer["messages"] = _messages(state, view, (m for m in path if m in changed), text, bare=True)
+                answer.update(_front(names, view, core.text))
+            answer["messages"] = _messages(names, view, (m for m in path if m in changed), text, bare=True)
             return answer
-        answer.update(_front(state, view, core.text))
-        answer["messages"] = _messages(state, view, path, text, bare=False)
+        answer.update(_front(names, view, core.text))
+        answer["messages"] = _messages(names, view, path, text, bare=False)
         return answer
+
+
+class _Names(msgspec.Struct, frozen=True):
+    """What the host calls each message: as it says now, else as it said first; one without an id is its ordinal."""
+
+    state: State
+    ids: Sequence[str]
+
+    def of(self, m: int) -> str:
+        place = self.state.pos.get(m, -1)
+        now = self.ids[place] if -1 < place < len(self.ids) else ""
+        return now or self.state.node(m).message.host_id or str(m)
 
 
 def _lies_on(event: ev.Pass, base: int) -> bool:
@@ -114,27 +129,23 @@ def _lies_on(event: ev.Pass, base: int) -> bool:
     return base == event.number or (base == event.number - 1 and event.base == base)
 
 
-def _front(state: State, view: View, text: Callable[[bytes], bytes]) -> dict[str, Any]:
+def _front(names: _Names, view: View, text: Callable[[bytes], bytes]) -> dict[str, Any]:
     """Return what stands before the messages: the digest of system and tools, the head, the last message it covers."""
     head = tuple(b"".join(text(digest) for digest in chunks).decode() for chunks in (view.m0, view.m1))
     plain = msgspec.structs.replace(view, m0=(), m1=())
     return {
         "prefix": requests.prefix_digest(plain, text).hex(),
         "head": head if view.m0 else None,
-        "cut": _name(state, view.cut) if view.cut else None,
+        "cut": names.of(view.cut) if view.cut else None,
     }
 
 
-def _messages(state: State, view: View, path: Iterable[int], text: Text, *, bare: bool) -> list[dict[str, Any]]:
+def _messages(names: _Names, view: View, path: Iterable[int], text: Text, *, bare: bool) -> list[dict[str, Any]]:
     found = ((m, entry(view.of(m), text)) for m in path)
-    return [{"id": _name(state, m), **made} for m, made in found if made or bare]
+    return [{"id": names.of(m), **made} for m, made in found if made or bare]
 
 
-def _inserts(state: State, view: View, path: list[int], text: Text) -> list[Any]:
+def _inserts(names: _Names, view: View, path: list[int], text: Text) -> list[Any]:
     if not view.inserts:
         return []
-    return [[_name(state, m), [unit(one, text) for one in view.inserts[m]]] for m in path if view.inserts.get(m)]
-
-
-def _name(state: State, m: int) -> str:
-    return state.node(m).message.host_id or str(m)
+    return [[names.of(m), [unit(one, text) for one in view.inserts[m]]] for m in path if view.inserts.get(m)]

@@ -16,6 +16,29 @@ const KINDS = /** @type {Record<string, string>} */ ({ text: "text", reasoning: 
 /** The host's own id of a message. @param {any} message */
 export const idOf = (message) => message?.info?.id ?? "";
 
+/**
+ * A message as the process is told it: what reaches the model, and what identifies it. The host's own notes for its screen
+ * (what a tool showed, counts, costs) can be as large again, and change when nothing for the model does.
+ * @param {any} message
+ */
+export function told({ info, parts }) {
+  const error = info.error ? { name: info.error.name } : undefined;
+  return {
+    info: { id: info.id, role: info.role, agent: info.agent, time: { created: info.time?.created }, error },
+    parts: parts.filter((/** @type {any} */ part) => !UNSENT.has(part.type)).map(toldPart),
+  };
+}
+
+/** @param {any} given */
+function toldPart(given) {
+  if (FIXED.has(given.type)) return { type: given.type };
+  const { id: _id, sessionID: _session, messageID: _message, time: _time, ...part } = given;
+  if (part.type !== "tool" || !part.state) return part;
+  const { status, input, output, error, attachments, metadata, time } = part.state;
+  const half = metadata?.interrupted === true ? { interrupted: true, output: metadata.output } : undefined;
+  return { ...part, state: { status, input, output, error, attachments, metadata: half, time: time?.compacted ? { compacted: time.compacted } : undefined } };
+}
+
 /** @param {any} part */
 const finished = (part) => part.state?.status === "completed" || part.state?.status === "error";
 

@@ -98,5 +98,6 @@ def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message)
     if any(isinstance(part, Thinking) for part in caller.parts):
         return True
     following = scene.at(index + 1)
-    alone = all(isinstance(part, Result) for part in message.parts)
+    # on opencode the results stand in the answer itself: without one it fuses with the answer behind it
+    alone = message.role == "assistant" or all(isinstance(part, Result) for part in message.parts)
     return bool(following and alone and any(isinstance(p, Thinking) for p in scene.message(following).parts))

@@ -71,6 +71,19 @@ def test_an_arc_of_the_newest_message_keeps_its_call(session: Session) -> None:
     assert shown(session.prepare(array))["msg_002"] == ["[dropped §2§]"]
 
 
+def test_an_arc_before_reasoning_keeps_its_call(session: Session) -> None:
+    """Without the result between them two answers are one to the provider; reasoning may only lead one (ANT-19)."""
+    thought = {"type": "reasoning", "text": "hm", "metadata": {"anthropic": {"signature": "s"}}}
+    well = {"type": "text", "text": "well"}
+    array = [user(1, "go"), step(2, well, tool("c1")), step(3, thought, tool("c2")), step(4, well)]
+    session.prepare([*array, user(5, "on")])
+    session.reduce("3-4")
+    session.flush()
+    now = shown(session.prepare([*array, user(5, "on")]))
+    assert now["msg_002"] == ["§2§ well", "[dropped §3§]"]
+    assert now["msg_003"] == ["[dropped §4§]"]
+
+
 def test_the_same_call_id_twice_is_two_arcs(session: Session) -> None:
     """Call ids repeat on this host; a drop of one leaves the other (T8)."""
     array = [

@@ -1,0 +1,315 @@
+// @ts-check
+/**
+ * foldlog for OpenCode 1.x (specs/opencode.md): before each model call the host's messages go to the foldlog process, and
+ * what it answers is applied to them. It decides nothing. Where there is no answer, the turn is refused by throwing; the
+ * host does not show what was thrown, so the person is told by a notice and in the log.
+ *
+ * `foldlog setup opencode` names this file in the host's configuration; by itself it finds `foldlog` on the path.
+ */
+import { apply } from "../apply.js";
+import { Client, WAIT_MS, words } from "../client.js";
+import { Conversation } from "../conversation.js";
+import { stripAll } from "../forms.js";
+import { TOOLS, mimicked } from "../tools.js";
+import * as limits from "./limits.js";
+import { idOf, told } from "./messages.js";
+import { parentOf } from "./parents.js";
+
+/** Children foldlog makes for itself: nothing is done to them. */
+export const CHILD = "foldlog-";
+const HELPERS = new Set(["title", "summary", "compaction"]);
+const SOON_MS = 5_000;
+const NEWEST = 4;
+const ERROR_LENGTH = 8_000;
+const COMMANDS = /** @type {Record<string, string>} */ ({
+  "ctx-status": "Show how full the context is and what foldlog keeps of it",
+  "ctx-flush": "Let marked content leave with the next request",
+});
+
+/**
+ * @typedef {object} Session
+ * @property {Conversation} conversation
+ * @property {number} number      the pass whose answer is awaited, 0: none
+ * @property {string} newest      id of the newest message that pass was made of
+ * @property {string} guidance    what belongs at the end of the system text
+ * @property {string} system      the host's own system text as last seen
+ * @property {string | undefined} changed the same, where it has changed since the process was told
+ * @property {boolean} compacting the next request is the host's own summary
+ * @property {string | undefined} parent
+ * @property {boolean} known      whether the session was looked at
+ * @property {boolean} helper     a child of ours
+ */
+
+export default { id: "foldlog", server };
+
+/** @param {any} ctx */
+export async function server(ctx) {
+  const plugin = new Plugin(ctx, command(process.env.FOLDLOG_COMMAND));
+  return {
+    config: (/** @type {any} */ config) => plugin.configure(config),
+    event: (/** @type {any} */ given) => plugin.event(given.event),
+    tool: Object.fromEntries(TOOLS.map((tool) => [tool.name, plugin.tool(tool)])),
+    "tool.definition": async (/** @type {any} */ input, /** @type {any} */ output) => {
+      const own = TOOLS.find((tool) => tool.name === input.toolID);
+      if (own) output.jsonSchema = own.parameters; // the host takes every argument of a plain tool for required
+    },
+    "tool.execute.before": async (/** @type {any} */ _, /** @type {any} */ output) => {
+      const reason = mimicked(output.args);
+      if (reason) throw new Error(reason);
+    },
+    "experimental.session.compacting": async (/** @type {any} */ input) => {
+      plugin.of(input.sessionID).compacting = true;
+    },
+    "experimental.chat.messages.transform": (/** @type {any} */ _, /** @type {any} */ output) => plugin.messages(output.messages),
+    "experimental.chat.system.transform": (/** @type {any} */ input, /** @type {any} */ output) => plugin.system(input, output.system),
+    "experimental.text.complete": async (/** @type {any} */ _, /** @type {any} */ output) => {
+      if (output.text.includes("§")) output.text = stripAll(output.text);
+    },
+    "command.execute.before": (/** @type {any} */ input) => plugin.command(input),
+  };
+}
+
+/** How foldlog is started, as `foldlog setup` wrote it: a JSON list, or one word. @param {string | undefined} given */
+export function command(given) {
+  if (!given) return undefined;
+  try {
+    const found = JSON.parse(given);
+    return Array.isArray(found) && found.length ? found.map(String) : [given];
+  } catch {
+    return [given];
+  }
+}
+
+export class Plugin {
+  /** @param {any} ctx @param {string[] | undefined} command */
+  constructor(ctx, command) {
+    this.ctx = ctx;
+    this.client = new Client({ host: "opencode", command, serve: { summarize: (given) => this.summarize(given) } });
+    this.limits = new limits.Limits(() => ctx.client.config.providers());
+    /** @type {Map<string, Session>} */
+    this.sessions = new Map();
+  }
+
+  /** @param {string} id @returns {Session} */
+  of(id) {
+    let found = this.sessions.get(id);
+    if (!found) {
+      const conversation = new Conversation(this.client, id);
+      found = { conversation, number: 0, newest: "", guidance: "", system: "", changed: undefined, compacting: false, parent: undefined, known: false, helper: false };
+      this.sessions.set(id, found);
+    }
+    return found;
+  }
+
+  // ---------------------------------------------------------------- each request
+
+  /** Make of the host's list, in place, what the model is to see. @param {any[]} messages */
+  async messages(messages) {
+    const last = messages.findLast((one) => one.info?.role === "user")?.info;
+    const id = messages.find((one) => one.info?.sessionID)?.info.sessionID;
+    if (!id || !last || HELPERS.has(last.agent)) return;
+    const session = this.of(id);
+    if (!session.known) await this.look(id, session, messages);
+    if (session.helper) return;
+    if (session.compacting) {
+      session.compacting = false;
+      const { view } = session.conversation;
+      this.put(messages, view && apply(view, messages, messages.map(idOf)).messages); // as the model knows them
+      return;
+    }
+    session.number = 0;
+    try {
+      const served = await session.conversation.pass(messages, list(messages), await this.about(session, last), {
+        longest: WAIT_MS,
+        told: (text) => this.say(text, "info"),
+      });
+      session.number = served.number;
+      session.newest = messages.length ? idOf(messages[messages.length - 1]) : "";
+      session.guidance = session.conversation.guidance;
+      if (served.number) session.changed = undefined;
+      if (served.why) this.say(served.why, "warning");
+      this.put(messages, served.messages);
+    } catch (error) {
+      this.say(`the request was not sent: ${words(error)}`, "error");
+      throw error; // the host sends nothing then
+    }
+  }
+
+  /** The host keeps its list: what is in it is exchanged. @param {any[]} messages @param {any[] | undefined} made */
+  put(messages, made) {
+    if (!made) return;
+    messages.length = 0;
+    for (const one of made) messages.push(one);
+  }
+
+  /** @param {Session} session @param {any} last the newest message of the person */
+  async about(session, last) {
+    const { providerID, modelID } = last.model ?? {};
+    return {
+      codec: "opencode",
+      model: modelID ? `${providerID}/${modelID}` : "",
+      parent: session.parent ?? "",
+      system: session.changed === undefined ? null : [{ type: "text", text: session.changed }],
+      reduce: last.tools?.ctx_reduce !== false,
+      ...(await this.limits.of(providerID, modelID)),
+    };
+  }
+
+  /** Whose child a session is, and whether it goes on from another one. @param {string} id @param {Session} session @param {any[]} messages */
+  async look(id, session, messages) {
+    const found = await this.ctx.client.session.get({ path: { id } }).catch(() => undefined);
+    if (!found?.data) return; // asked again next time; until then it counts as the person's own
+    session.known = true;
+    session.parent = found.data.parentID;
+    session.helper = String(found.data.title ?? "").startsWith(CHILD);
+    if (session.helper || session.parent || session.conversation.version) return;
+    const parent = await parentOf(this.ctx.client, found.data, messages).catch(() => undefined);
+    for (const at of parent?.at.slice(0, NEWEST) ?? []) {
+      // the newest messages may be ones no request of the parent held yet; a parent that is not known stays unknown
+      const done = await this.client.call("fork", { session: parent?.session, new: id, at }, { timeout: SOON_MS }).catch(() => undefined);
+      if (done) return;
+    }
+  }
+
+  /**
+   * Append the guidance to the system text, and see whether the host changed its own. The host calls this for its titles
+   * too, and again when it repeats a request. @param {any} input @param {string[]} system
+   */
+  async system(input, system) {
+    const session = this.sessions.get(input.sessionID ?? "");
+    if (!session?.guidance || session.helper || !system.length || HELPING.test(system[0])) return;
+    const own = system.join("\n").replace(`\n\n${session.guidance}`, "");
+    if (session.system && session.system !== own) session.changed = own;
+    session.system = own;
+    if (!system[0].includes(session.guidance)) system[0] = `${system[0]}\n\n${session.guidance}`;
+  }
+
+  // -------------------------------------------------------------------- what came of it
+
+  /** @param {any} event */
+  async event(event) {
+    const { type, properties: given } = event;
+    if (type === "message.updated") this.answered(given.info);
+    else if (type === "session.error") this.failed(given.sessionID, given.error, "");
+    else if (type === "message.removed") void this.tell(given.sessionID, "removed", { ids: [given.messageID] });
+    else if (type === "session.compacted") void this.tell(given.sessionID, "compacted", {});
+    else if (type === "session.deleted") this.sessions.delete(given.info?.id);
+    else if (type === "session.created" && given.info?.parentID) this.of(given.info.id).parent = given.info.parentID;
+  }
+
+  /** The host says each change of an answer; the one that ends it has its figures. @param {any} info */
+  answered(info) {
+    const session = this.sessions.get(info?.sessionID);
+    if (!session?.number || info.role !== "assistant" || !(info.id > session.newest)) return;
+    if (info.error) {
+      this.failed(info.sessionID, info.error, info.id);
+      return;
+    }
+    const { tokens } = info;
+    if (!info.finish || !tokens) return;
+    const { number } = session;
+    session.number = 0;
+    const counted = tokens.input > 0 || tokens.cache?.read > 0 || tokens.cache?.write > 0;
+    const usage = counted ? { input: tokens.input, cache_read: tokens.cache?.read, cache_write: tokens.cache?.write, output: tokens.output } : {};
+    void this.tell(info.sessionID, "usage", { number, command: info.id, ...usage });
+  }
+
+  /** @param {string} id @param {any} error @param {string} command */
+  failed(id, error, command) {
+    const session = this.sessions.get(id);
+    if (!session?.number || !error) return;
+    const { number } = session;
+    session.number = 0;
+    const { message, responseBody, statusCode } = error.data ?? {};
+    if (error.name === "MessageAbortedError") void this.tell(id, "failure", { number, command, kind: "aborted" });
+    else {
+      const text = String(responseBody || message || error.name || "").slice(0, ERROR_LENGTH);
+      void this.tell(id, "failure", { number, command, text, status: Number.isInteger(statusCode) ? statusCode : 0 });
+    }
+  }
+
+  /** @param {string} session @param {string} method @param {Record<string, any>} params */
+  async tell(session, method, params) {
+    if (this.sessions.has(session)) await this.client.tell(method, { session, ...params });
+  }
+
+  // ------------------------------------------------------------------ tools, commands
+
+  /** @param {import("../tools.js").Tool} tool */
+  tool(tool) {
+    return {
+      description: tool.description,
+      args: tool.parameters.properties,
+      execute: async (/** @type {any} */ args, /** @type {any} */ ctx) => {
+        const given = { session: ctx.sessionID, name: tool.name, arguments: args ?? {}, call: String(ctx.callID ?? "") };
+        const { text, error } = await this.client.call("tool", given);
+        if (error) throw new Error(text);
+        return text;
+      },
+    };
+  }
+
+  /** @param {any} config */
+  async configure(config) {
+    if (config.compaction?.auto === true) this.say("this host's own compaction was switched on; foldlog switches it off while it runs", "warning");
+    config.compaction = { ...config.compaction, auto: false, prune: false };
+    config.command = { ...config.command };
+    for (const [name, description] of Object.entries(COMMANDS)) config.command[name] ??= { description, template: "" };
+  }
+
+  /** A command of ours is answered here; a throw is the host's way to begin no turn. @param {any} input */
+  async command(input) {
+    if (!COMMANDS[input.command]) return;
+    try {
+      const { sessionID: session } = input;
+      if (input.command === "ctx-flush") {
+        await this.client.call("flush", { session });
+        this.say("what is marked leaves with the next request", "info");
+      } else this.say((await this.client.call("status", { session })).text, "info");
+    } catch (error) {
+      this.say(words(error), "error");
+    }
+    throw new Error(`${input.command} is done`);
+  }
+
+  /** Let a child session write a summary. @param {any} given */
+  async summarize(given) {
+    const { session: api } = this.ctx.client;
+    const [providerID, ...model] = String(given.model ?? "").split("/");
+    const made = await api.create({ body: { parentID: given.session, title: `${CHILD}summary` } });
+    const path = { id: made.data.id };
+    this.of(path.id).helper = this.of(path.id).known = true;
+    try {
+      const body = {
+        ...(model.length ? { model: { providerID, modelID: model.join("/") } } : {}),
+        system: given.system,
+        tools: { "*": false },
+        parts: [{ type: "text", text: given.prompt }],
+      };
+      const { data } = await api.prompt({ path, body });
+      if (data?.info?.error) throw new Error(data.info.error.data?.message ?? data.info.error.name);
+      const said = (data?.parts ?? []).filter((/** @type {any} */ part) => part.type === "text");
+      const { tokens } = data?.info ?? {};
+      return { text: said.map((/** @type {any} */ part) => part.text).join("\n"), input: tokens?.input, output: tokens?.output };
+    } finally {
+      this.sessions.delete(path.id);
+      await api.delete({ path }).catch(() => undefined);
+    }
+  }
+
+  /** Tell the person. @param {string} text @param {"info" | "warning" | "error"} variant */
+  say(text, variant) {
+    const message = `foldlog: ${text}`;
+    const level = variant === "warning" ? "warn" : variant;
+    const { client } = this.ctx;
+    void Promise.resolve(client.tui?.showToast?.({ body: { title: "foldlog", message: text, variant } })).catch(() => undefined);
+    void Promise.resolve(client.app?.log?.({ body: { service: "foldlog", level, message } })).catch(() => undefined);
+    if (variant === "error" && !process.stdout.isTTY) console.error(message); // `opencode run` shows no notices
+  }
+}
+
+/** How the host's own helpers' system texts begin: titles, summaries. */
+const HELPING = /^(?:You are a title generator|You are a helpful AI assistant tasked with summarizing|You are an anchored context summarization assistant|Summarize what was done)/;
+
+/** @param {any[]} messages @returns {import("../conversation.js").Told} */
+const list = (messages) => ({ ids: messages.map(idOf), texts: messages.map((one) => JSON.stringify(told(one))) });
