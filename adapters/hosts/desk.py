@@ -100,7 +100,7 @@ class Desk:
             "reasons": request.reasons,
             "estimate": request.usage_estimate,
             "spare": spare(session),
-            "edits": edits(request, given.held),
+            "edits": edits(request, given.held, [name for name, _ in rows]),
         }
 
     # ------------------------------------------------------------------- reports

@@ -88,6 +88,7 @@ export class Plugin {
     this.limits = new limits.Limits(() => ctx.client.config.providers());
     /** @type {Map<string, Session>} */
     this.sessions = new Map();
+    this.model = "";
   }
 
   /** @param {string} id @returns {Session} */
@@ -145,9 +146,11 @@ export class Plugin {
   /** @param {Session} session @param {any} last the newest message of the person */
   async about(session, last) {
     const { providerID, modelID } = last.model ?? {};
+    const model = modelID ? `${providerID}/${modelID}` : "";
+    if (!session.parent) this.model = model;
     return {
       codec: "opencode",
-      model: modelID ? `${providerID}/${modelID}` : "",
+      model,
       parent: session.parent ?? "",
       system: session.changed === undefined ? null : [{ type: "text", text: session.changed }],
       reduce: last.tools?.ctx_reduce !== false,
@@ -251,10 +254,12 @@ export class Plugin {
 
   /** @param {any} config */
   async configure(config) {
-    if (config.compaction?.auto === true) this.say("this host's own compaction was switched on; foldlog switches it off while it runs", "warning");
-    config.compaction = { ...config.compaction, auto: false, prune: false };
     config.command = { ...config.command };
     for (const [name, description] of Object.entries(COMMANDS)) config.command[name] ??= { description, template: "" };
+    const asked = await this.client.call("open", { session: "config" }, { timeout: SOON_MS }).catch(() => undefined);
+    if (asked?.compaction === false) return; // the person lets the host compact
+    if (config.compaction?.auto === true) this.say("this host's own compaction was switched on; foldlog switches it off while it runs", "warning");
+    config.compaction = { ...config.compaction, auto: false, prune: false };
   }
 
   /** A command of ours is answered here; a throw is the host's way to begin no turn. @param {any} input */
@@ -272,28 +277,30 @@ export class Plugin {
     throw new Error(`${input.command} is done`);
   }
 
-  /** Let a child session write a summary. @param {any} given */
-  async summarize(given) {
+  /**
+   * Let a session of its own write a summary; it is taken away again.
+   * @param {{ system: string, prompt: string, timeout_ms: number, model?: string }} asked
+   */
+  async summarize(asked) {
     const { session: api } = this.ctx.client;
-    const [providerID, ...model] = String(given.model ?? "").split("/");
-    const made = await api.create({ body: { parentID: given.session, title: `${CHILD}summary` } });
-    const path = { id: made.data.id };
-    this.of(path.id).helper = this.of(path.id).known = true;
+    const { data: made } = await api.create({ body: { title: `${CHILD}summary` } });
+    const path = { id: made.id };
+    Object.assign(this.of(made.id), { known: true, helper: true });
+    const late = setTimeout(() => void api.abort({ path }).catch(() => undefined), asked.timeout_ms);
     try {
-      const body = {
-        ...(model.length ? { model: { providerID, modelID: model.join("/") } } : {}),
-        system: given.system,
-        tools: { "*": false },
-        parts: [{ type: "text", text: given.prompt }],
-      };
-      const { data } = await api.prompt({ path, body });
-      if (data?.info?.error) throw new Error(data.info.error.data?.message ?? data.info.error.name);
-      const said = (data?.parts ?? []).filter((/** @type {any} */ part) => part.type === "text");
-      const { tokens } = data?.info ?? {};
-      return { text: said.map((/** @type {any} */ part) => part.text).join("\n"), input: tokens?.input, output: tokens?.output };
+      const [providerID, ...name] = (asked.model || this.model).split("/");
+      const model = name.length ? { providerID, modelID: name.join("/") } : undefined;
+      const parts = [{ type: "text", text: asked.prompt }];
+      const { data, error } = await api.prompt({ path, body: { model, system: asked.system, tools: { "*": false }, parts } });
+      const failed = error ?? data?.info?.error;
+      if (failed) throw new Error(failed.data?.message ?? failed.name ?? "the host's hidden session gave no answer");
+      const text = data.parts.map((/** @type {any} */ part) => (part.type === "text" ? part.text : "")).join("");
+      const { input = 0, output = 0, cache } = data.info.tokens ?? {};
+      return { text, input: input + (cache?.read ?? 0) + (cache?.write ?? 0), output, model: String(data.info.modelID ?? "") };
     } finally {
-      this.sessions.delete(path.id);
+      clearTimeout(late);
       await api.delete({ path }).catch(() => undefined);
+      this.sessions.delete(made.id);
     }
   }
 
