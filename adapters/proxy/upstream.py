@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 
 import httpx
+import zstandard
 
 from ...domain.errors import MessageError, TooLarge
 
@@ -25,6 +26,8 @@ HOP_BY_HOP = frozenset(
 SECRETS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie", b"set-cookie", b"x-goog-api-key"})
 READABLE = frozenset({"gzip", "deflate", "identity"})
 """Encodings the meter can read; no other is asked for on a managed request."""
+_PIECE = 1024
+"""A packed body is opened in pieces, so that a small one cannot become a huge one unseen: 4 bytes may hold 128 KiB."""
 _ANTHROPIC_PATHS = ("/v1/messages", "/v1/complete", "/v1/files", "/v1/skills", "/api/")
 _OPENAI_PATHS = ("/v1/chat/", "/v1/responses", "/v1/completions", "/v1/embeddings", "/v1/realtime", "/v1/conversations")
 _ANTHROPIC_AGENTS = ("claude", "anthropic")
@@ -151,12 +154,28 @@ def plain_body(raw: bytes, headers: Mapping[bytes, bytes], limit: int) -> bytes:
         if opened.eof and len(plain) <= limit:
             return plain
         raise MessageError(f"the body is cut off, or larger than {limit:,} bytes unpacked", where="body")
+    if encoding == "zstd":  # Codex with a ChatGPT login
+        return _zstd(raw, limit)
     raise MessageError(
-        "foldlog cannot read a body in this encoding; turn request compression off in the client "
-        "(Codex: features.enable_request_compression = false)",
+        "foldlog cannot read a body in this encoding; turn request compression off in the client",
         value=encoding,
         where="content-encoding",
     )
+
+
+def _zstd(raw: bytes, limit: int) -> bytes:
+    opened = zstandard.ZstdDecompressor().decompressobj()
+    found = bytearray()
+    try:
+        for at in range(0, len(raw), _PIECE):
+            found += opened.decompress(raw[at : at + _PIECE])
+            if len(found) > limit or opened.eof:
+                break
+    except zstandard.ZstdError:
+        raise MessageError("the body is not zstd, as its header says", where="body") from None
+    if opened.eof and len(found) <= limit:
+        return bytes(found)
+    raise MessageError(f"the body is cut off, or larger than {limit:,} bytes unpacked", where="body")
 
 
 class Opened:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import zstandard
 
 from foldlog.adapters.proxy import upstream
 from foldlog.domain import events as ev
@@ -105,13 +106,22 @@ def test_a_packed_request_is_read_or_refused(provider: Provider, proxy: Proxy) -
     assert answer.status_code == 200
     assert "content-encoding" not in provider.seen[0].headers
     assert provider.seen[0].json["messages"]
-    answer = proxy.client.post("/v1/messages", content=raw, headers={**headers, "content-encoding": "zstd"})
+    answer = proxy.client.post("/v1/messages", content=raw, headers={**headers, "content-encoding": "br"})
     assert answer.status_code == 400
     assert "compression" in answer.json()["error"]["message"]
     assert len(provider.seen) == 1
-    for encoding, given, problem in (("gzip", b"no", MessageError), ("gzip", zlib.compress(raw)[:-9], MessageError)):
+    packed = zstandard.compress(raw)
+    assert upstream.plain_body(packed, {b"content-encoding": b"zstd"}, len(raw)) == raw
+    zeros = zstandard.compress(bytes(50_000_000))  # a few kilobytes
+    for encoding, given, problem in (
+        ("gzip", b"no", MessageError),
+        ("gzip", zlib.compress(raw)[:-9], MessageError),
+        ("zstd", b"no", MessageError),
+        ("zstd", packed[:-3], MessageError),
+        ("zstd", zeros, MessageError),
+    ):
         with pytest.raises(problem):
-            upstream.plain_body(given, {b"content-encoding": encoding.encode()}, 1_000)
+            upstream.plain_body(given, {b"content-encoding": encoding.encode()}, 10_000)
     with pytest.raises(TooLarge):
         upstream.plain_body(b"x" * 11, {}, 10)
     with pytest.raises(MessageError):
