@@ -48,8 +48,8 @@ class Config(pydantic.BaseModel):
 
     ``db``: URL of the store, None for the user's own. ``host``, ``port``: where the proxy listens, always on this
     machine. ``upstreams``: name -> address, over ``UPSTREAMS``. ``models``: pattern -> limits in tokens, over the
-    built-in catalogue. ``summarizer``: ``extractive``, ``none`` or a model to ask. ``policy``: settings of ``Policy``.
-    ``fail_closed_blocking``: refuse rather than send an unmanaged request where the store cannot be used.
+    built-in catalogue. ``summarizer``: ``extractive``, ``none``, ``host`` or a model to ask. ``policy``: settings of
+    ``Policy``. ``fail_closed_blocking``: refuse rather than send an unmanaged request where the store cannot be used.
     ``hot_sessions_mb``: memory for sessions kept ready. ``idle_exit_s``: after so many idle seconds the process the
     hosts' plugins share ends.
     """
@@ -61,7 +61,7 @@ class Config(pydantic.BaseModel):
     port: Annotated[int, pydantic.Field(ge=1, le=65_535)] = 4141
     upstreams: dict[Literal["anthropic", "openai", "chatgpt"], str] = UPSTREAMS  # type: ignore[assignment]  # as below
     models: dict[str, Limits] = {}
-    summarizer: Literal["extractive", "none"] | Asked = "extractive"
+    summarizer: Literal["extractive", "none", "host"] | Asked = "extractive"
     policy: dict[str, Any] = {}
     fail_closed_blocking: bool = True
     hot_sessions_mb: Annotated[int, pydantic.Field(ge=16, le=1 << 20)] = 512
@@ -144,8 +144,11 @@ def load(path: str | Path | None = None, environ: Mapping[str, str] | None = Non
 
 
 def summarizer(config: Config) -> Summarizer | str | None:
-    """Return what ``Engine.open`` takes as its summariser. Raises ``OptionError`` for an endpoint that cannot work."""
-    given = config.summarizer
+    """Return what ``Engine.open`` takes as its summariser. Raises ``OptionError`` for an endpoint that cannot work.
+
+    ``host`` is for the plugins' process, which sets it up itself; elsewhere no host can be asked.
+    """
+    given = "extractive" if config.summarizer == "host" else config.summarizer
     if not isinstance(given, Asked):
         return None if given == "none" else given
     made = OpenAI if given.kind == "openai" else Anthropic

@@ -339,7 +339,9 @@ class Historian:
             return None
         tokens = sum(sum(part.tokens for part in state.node(m).message.parts) for m in ordinals)
         earlier = tuple(core.text(one.title).decode() for one in history(state)[-4:] if one.title)
-        job = Job(tuple(turns), chunk.fit(made.text, budget, self.count), made.start, made.end, tokens, earlier)
+        job = Job(
+            tuple(turns), chunk.fit(made.text, budget, self.count), made.start, made.end, tokens, earlier, core.stream
+        )
         work = self._works[core.stream] = _Work(stretch, job, made)
         return work
 

@@ -13,10 +13,14 @@ from typing import Annotated
 
 import typer
 
+from ...api import Engine
 from ...domain.errors import FoldlogError
 from .. import local
-from ..config import load
+from ..config import Config, load, summarizer
 from ..hosts import place
+from ..hosts.summarizing import Relay, ThroughHost
+from ..models.summarizers import Extractive
+from ..models.tokens import tokenizer
 from .terminal import emit, say
 
 PATIENCE = 10.0
@@ -39,17 +43,21 @@ def link(
         if not mine:
             _other()
             return
-        from ...api import Engine
-        from ..config import summarizer
         from ..hosts.desk import Desk
         from ..hosts.link import serve
 
         os.umask(0o077)
-        desk = Desk(config, lambda: Engine.open(config.db, summarizer(config)))
+        desk = Desk(config, lambda relay: _engine(config, relay))
         try:
             asyncio.run(serve(desk, config, _ready, tcp=tcp))
         finally:
             desk.close()
+
+
+def _engine(config: Config, relay: Relay) -> Engine:
+    if config.summarizer != "host":
+        return Engine.open(config.db, summarizer(config))
+    return Engine.open(config.db, ThroughHost(relay, Extractive(tokenizer())))
 
 
 def _ready(run: local.Run, _: Callable[[], None]) -> None:

@@ -32,7 +32,7 @@ export class LinkError extends Error {
 /**
  * @typedef {object} Options
  * @property {string} host       the host's name: `pi`, `omp`, `opencode`
- * @property {string[]} [command] how foldlog is started, without its arguments: an absolute path, written by `foldlog setup`
+ * @property {string[]} [command] how foldlog is started, without its arguments; else `FOLDLOG_COMMAND` says it
  * @property {string} [version]  the plugin's version
  * @property {Record<string, string | undefined>} [env] environment of the process where it is started
  * @property {Record<string, (params: any) => any>} [serve] what the process may ask of the plugin, by method
@@ -98,9 +98,20 @@ function dial(where) {
   });
 }
 
+/** How foldlog is started: what `foldlog setup` wrote, as a JSON list or one path, else what the shell finds. */
+export function command(env = process.env) {
+  const said = env.FOLDLOG_COMMAND ?? "";
+  if (!said.startsWith("[")) return [said || "foldlog"];
+  try {
+    return /** @type {string[]} */ (JSON.parse(said));
+  } catch {
+    throw new LinkError(`FOLDLOG_COMMAND is no list of words in JSON: ${said}`);
+  }
+}
+
 /** Start the process, or find the one that was first. @param {Options} options @returns {Promise<Address>} */
 function start(options) {
-  const [program, ...first] = options.command ?? ["foldlog"];
+  const [program, ...first] = options.command ?? command();
   return new Promise((resolve, reject) => {
     let said = "";
     let line = "";

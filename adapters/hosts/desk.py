@@ -24,6 +24,7 @@ from . import arrays, rpc, shapes
 from .edits import edits
 from .held import Held, Key, Row, Shelf
 from .opened import Opened, remedy
+from .summarizing import Relay
 
 PROTOCOL = 1
 SPARE = 85
@@ -46,9 +47,10 @@ class Caller(msgspec.Struct, frozen=True):
 class Desk:
     """The sessions of all hosts, over one store."""
 
-    def __init__(self, config: Config, make: Callable[[], Engine]) -> None:
+    def __init__(self, config: Config, make: Callable[[Relay], Engine]) -> None:
         self.config = config
-        self.store = Opened(make)
+        self.relay = Relay()
+        self.store = Opened(lambda: make(self.relay))
         self._lock = threading.Lock()
         self._shelf = Shelf(
             config.hot_sessions_mb * 1024 * 1024, lambda key: self.store.engine().release(key[1], key[0])

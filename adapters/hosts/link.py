@@ -22,6 +22,7 @@ import msgspec
 
 from ... import __version__
 from ...domain.errors import FoldlogError
+from ...domain.streams import escape
 from .. import local
 from ..config import Config
 from . import place, rpc, shapes
@@ -63,6 +64,7 @@ class Peer:
         self.can: frozenset[str] = frozenset()
         self.used = 0.0
         self.asked: dict[int, asyncio.Future[Any]] = {}
+        self.sessions: set[str] = set()
         self._next = 0
 
     def send(self, line: bytes) -> None:
@@ -90,7 +92,7 @@ class Peer:
         if waiting is None or waiting.done():
             return
         if frame.error is not msgspec.UNSET:
-            waiting.set_exception(rpc.Problem(rpc.FAILED, "the host could not do what it was asked for"))
+            waiting.set_exception(rpc.Problem(rpc.FAILED, rpc.words(frame.error)))
         else:
             raw = frame.result
             waiting.set_result(msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else None)
@@ -113,9 +115,15 @@ class Link:
         self.stop = asyncio.Event()
         self.used = time.monotonic()
         self.working = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._lanes: dict[str, tuple[asyncio.Lock, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(THREADS, "foldlog-link")
+
+    def listen(self) -> None:
+        """Let what works in other threads find the connections. Called in the loop."""
+        self._loop = asyncio.get_running_loop()
+        self.desk.relay.ask = self.ask
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends."""
@@ -217,6 +225,8 @@ class Link:
         given = rpc.params(frame.params, kind)
         loop = asyncio.get_running_loop()
         peer.used = time.monotonic()
+        if frame.method == "pass":
+            peer.sessions.add(given.session)
 
         def waiting(words: str) -> None:
             values = {"call": frame.id, "session": given.session, "text": words}
@@ -238,6 +248,23 @@ class Link:
             lock, users = self._lanes.pop(name)
             if users > 1:
                 self._lanes[name] = lock, users - 1
+
+    def ask(self, stream: str, values: dict[str, Any], timeout: float) -> Any:
+        """Ask the plugin that serves a session for a summary, from another thread; None where no plugin can.
+
+        The session's own plugin comes first, then another of its host, the one used last. Raises ``FoldlogError``,
+        ``TimeoutError``, ``ConnectionError``.
+        """
+        _, host, name = stream.split("/", 2)
+        able = [peer for peer in list(self.peers) if "summarize" in peer.can and peer.host == host]
+        if not able or self._loop is None:
+            return None
+        peer = max(able, key=lambda one: (any(escape(id_) == name for id_ in one.sessions), one.used))
+        asked = asyncio.run_coroutine_threadsafe(peer.ask("summarize", values, timeout), self._loop)
+        try:
+            return asked.result(timeout + 1)
+        except rpc.Problem as said:
+            raise FoldlogError(said.message, code="SUMMARISER") from None
 
     async def until_idle(self) -> None:
         """Return when nobody has been connected and nothing asked for as long as is configured, or on ``stop``."""
@@ -270,6 +297,7 @@ async def serve(desk: Desk, config: Config, ready: Ready, *, tcp: bool = False) 
     tcp = tcp or sys.platform == "win32"
     token = local.new_token() if tcp else ""
     link = Link(desk, config, token)
+    link.listen()
     if tcp:
         server = await asyncio.start_server(link.connected, "127.0.0.1", 0, limit=rpc.LINE_LIMIT)
         where = {"port": server.sockets[0].getsockname()[1], "token": token}

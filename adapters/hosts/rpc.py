@@ -106,6 +106,15 @@ def refusal(id_: int | str | None, problem: Problem) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "error": error}) + b"\n"
 
 
+def words(raw: Any) -> str:
+    """Return what the error of a peer's answer says."""
+    try:
+        said = msgspec.json.decode(raw)["message"]
+    except (msgspec.MsgspecError, KeyError, TypeError, RecursionError):
+        said = ""
+    return str(said)[:500] or "the host could not do what it was asked for"
+
+
 def call(method: str, values: Any, id_: int | str | None = None) -> bytes:
     """Return the line of a call to the peer, without ``id_`` of a notification."""
     frame: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": values}

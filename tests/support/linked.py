@@ -22,6 +22,7 @@ from foldlog.adapters.hosts import place
 from foldlog.adapters.hosts.desk import Desk
 from foldlog.adapters.hosts.link import serve
 from foldlog.adapters.hosts.rpc import dumped
+from foldlog.adapters.hosts.summarizing import Relay
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def runtime_folder(patch: pytest.MonkeyPatch) -> Iterator[Path]:
 class Running:
     """The process in a thread. ``run``: how it is reached."""
 
-    def __init__(self, config: Config, make: Callable[[], Engine], *, tcp: bool = False) -> None:
+    def __init__(self, config: Config, make: Callable[[Relay], Engine], *, tcp: bool = False) -> None:
         self.desk = Desk(config, make)
         self.ready = threading.Event()
         self.run = local.Run(0, 0, "", "")

@@ -1,6 +1,7 @@
 // @ts-check
 /** A hidden run of the host that only summarises: no tools, no session, no extension of ours (specs/link.md). */
 import { spawn } from "node:child_process";
+import os from "node:os";
 
 const CHILD = "FOLDLOG_SUMMARIZER_CHILD";
 /** Bytes of a prompt that an argument list takes; a longer one goes through the standard input. */
@@ -9,16 +10,21 @@ const LARGEST = 8 * 1024 * 1024;
 
 /**
  * @param {{ system: string, prompt: string, timeout_ms: number, model?: string }} asked @param {boolean} omp
+ * @param {AbortSignal} [signal] ends the run with the host
  * @returns {Promise<{ text: string, input: number, output: number, model: string }>}
  */
-export function summarize(asked, omp) {
-  const flags = ["--print", "--mode", "json", "--no-session", "--no-tools", "--system-prompt", asked.system];
-  if (omp) flags.push("--no-title");
+export function summarize(asked, omp, signal) {
+  const flags = ["--print", "--mode", "json", "--no-session", "--no-tools", "--no-extensions", "--no-skills"];
+  flags.push(...(omp ? ["--no-title", "--no-rules", "--no-lsp"] : ["--no-context-files"]), "--system-prompt", asked.system);
   if (asked.model) flags.push("--model", asked.model);
   const short = Buffer.byteLength(asked.prompt) <= ARGUMENT;
+  // a host compiled to one program has no script of its own on the disk
+  const script = /^(\/\$bunfs|[A-Z]:[\\/]~BUN)/.test(process.argv[1] ?? "") ? [] : [process.argv[1]];
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [process.argv[1], ...flags, ...(short ? [asked.prompt] : [])], {
+    const child = spawn(process.execPath, [...script, ...flags, ...(short ? [asked.prompt] : [])], {
+      cwd: os.tmpdir(),
       env: { ...process.env, [CHILD]: "1" },
+      signal,
       stdio: [short ? "ignore" : "pipe", "pipe", "ignore"],
       windowsHide: true,
     });

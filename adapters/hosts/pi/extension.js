@@ -4,7 +4,7 @@
  * process and sends what it answers. It decides nothing. Where there is no answer, the turn is aborted and the person is
  * told why: a handler that throws would let the request go out as it is.
  *
- * `foldlog setup pi` writes a file that calls `foldlog({ command })`; loaded by itself it finds `foldlog` on the path.
+ * `foldlog setup pi` writes a file that loads this one and says in `FOLDLOG_COMMAND` how foldlog is started.
  */
 import fs from "node:fs";
 import { Client, LinkError, WAIT_MS, words } from "../client.js";
@@ -36,23 +36,25 @@ export function foldlog(settings = {}) {
   };
 }
 
-export default foldlog(process.env.FOLDLOG_COMMAND ? { command: [process.env.FOLDLOG_COMMAND] } : {});
+export default foldlog();
 
 export class Extension {
   /** @param {any} pi @param {Settings} settings */
   constructor(pi, settings) {
     this.pi = pi;
+    this.ending = new AbortController();
     this.omp = pi.zod !== undefined && pi.pi !== undefined;
     this.client = new Client({
       host: this.omp ? "omp" : "pi",
       command: settings.command,
       version: settings.version,
       env: settings.env,
-      serve: { summarize: (params) => summarize(params, this.omp) },
+      serve: { summarize: (params) => summarize({ model: this.model, ...params }, this.omp, this.ending.signal) },
     });
     /** @type {Map<string, Session>} */
     this.sessions = new Map();
     this.compaction = true;
+    this.model = "";
   }
 
   register() {
@@ -153,9 +155,10 @@ export class Extension {
   /** @param {Session} session @param {any} ctx */
   about(session, ctx) {
     const { model } = ctx;
+    this.model = model ? `${model.provider}/${model.id}` : "";
     return {
       system: withoutGuidance(ctx.getSystemPrompt?.(), session.conversation.guidance),
-      model: model ? `${model.provider}/${model.id}` : "",
+      model: this.model,
       context_limit: count(model?.contextWindow),
       output_limit: count(model?.maxTokens),
       reduce: this.reduces(),
@@ -263,6 +266,7 @@ export class Extension {
   }
 
   async shutdown() {
+    this.ending.abort();
     await this.settle(2_000);
     this.client.close();
   }

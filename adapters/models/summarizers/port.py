@@ -49,7 +49,7 @@ class Job(msgspec.Struct, frozen=True):
 
     ``turns`` in order; ``chunk`` the condensed text with its ``[N]`` lines (5.3); ``start`` and ``end`` the ordinals
     to cover, inclusive; ``limit_tokens`` the tokens of the raw stretch; ``earlier`` what is known of the compartments
-    before it.
+    before it; ``session`` the stream it is part of.
     """
 
     turns: tuple[Turn, ...]
@@ -58,6 +58,7 @@ class Job(msgspec.Struct, frozen=True):
     end: int
     limit_tokens: int
     earlier: tuple[str, ...] = ()
+    session: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ def start(folder: Path) -> Iterator[Callable[..., Running]]:
     running: list[Running] = []
 
     def begin(url: str = "memory:", tcp: bool = False, make: Any = None, **config: Any) -> Running:
-        made = Running(Config(db=url, **config), make or (lambda: Engine.open(url, None)), tcp=tcp)
+        made = Running(Config(db=url, **config), make or (lambda _: Engine.open(url, None)), tcp=tcp)
         running.append(made)
         return made
 

@@ -1,7 +1,22 @@
 // Plays Pi (or OMP) around the extension: reads { omp, command, steps } and writes what each step gave.
 import fs from "node:fs";
 import { foldlog } from "../../../adapters/hosts/pi/extension.js";
+import { summarize } from "../../../adapters/hosts/pi/child.js";
 import { runFiles } from "../../../adapters/hosts/client.js";
+
+if (process.env.FOLDLOG_SUMMARIZER_CHILD) {
+  // a hidden run of this host: says what it was given
+  const at = process.argv.indexOf("--system-prompt");
+  const last = process.argv.at(-1);
+  const prompt = last.includes("new_messages") || last === "hang" || last === "fail" ? last : fs.readFileSync(0, "utf8");
+  if (prompt === "hang") setInterval(() => {}, 1000);
+  else {
+    const text = JSON.stringify({ flags: process.argv.slice(2, at), system: process.argv[at + 1], prompt });
+    const message = { role: "assistant", stopReason: prompt === "fail" ? "error" : "stop", model: "m", content: [{ type: "text", text }], usage: { input: 3, cacheRead: 4, cacheWrite: 5, output: 6 } };
+    process.stdout.write(`not json\n${JSON.stringify({ type: "message_end", message })}\n`, () => process.exit());
+  }
+  await new Promise(() => {});
+}
 
 const given = JSON.parse(fs.readFileSync(0, "utf8"));
 const handlers = {};
@@ -42,6 +57,7 @@ async function step(one) {
   if (one.model) return Object.assign(ctx.model, one.model), null;
   if (one.kill) return process.kill(JSON.parse(fs.readFileSync(runFiles().find((file) => fs.existsSync(file)), "utf8")).pid, one.kill), null;
   if (one.wait) return new Promise((resolve) => setTimeout(() => resolve(null), one.wait));
+  if (one.summarize) return summarize(one.summarize, !!given.omp, new AbortController().signal).catch((error) => ({ thrown: error.message }));
   if (one.tool) return tools[one.tool].execute(one.id ?? "c1", one.params ?? {}, undefined, undefined, ctx).then((made) => made.content[0].text, (error) => ({ thrown: error.message }));
   if (one.command) return commands[one.command].handler("", ctx);
   const before = JSON.stringify(one.event);

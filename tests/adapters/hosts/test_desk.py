@@ -161,7 +161,7 @@ def test_a_fork_goes_on_from_its_parent(start, connect):
 
 @pytest.mark.rule("LINK-12")
 def test_a_pass_that_waits_says_so(start, connect):
-    running = start(make=lambda: Engine.open("memory:"))
+    running = start(make=lambda _: Engine.open("memory:"))
     plugin = Plugin(running, connect(running.run), context_limit=20_000)
     number = plugin.take(talk(20))["edits"]["number"]
     plugin.client.call("usage", session="s", number=number, input=19_500, output=10)

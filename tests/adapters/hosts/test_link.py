@@ -218,7 +218,7 @@ def test_a_defect_of_ours_refuses_the_call_and_shows_no_trace(start, monkeypatch
 def test_a_store_that_cannot_be_opened_refuses_and_is_tried_again(start, blocking, connect):
     tries = []
 
-    def make():
+    def make(_):
         tries.append(1)
         if len(tries) < 3:
             raise StoreNewer("the store was written by a newer foldlog", where="/data/foldlog.db")

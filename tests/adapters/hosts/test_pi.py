@@ -76,7 +76,7 @@ def test_without_a_process_the_turn_is_aborted_and_the_person_told_why(folder):
 def test_a_refusal_of_the_store_aborts(start):
     from foldlog.domain.errors import StoreNewer
 
-    def make() -> Engine:
+    def make(_: Any) -> Engine:
         raise StoreNewer("the store was written by a newer foldlog")
 
     start(make=make)
@@ -89,7 +89,7 @@ def test_a_refusal_of_the_store_aborts(start):
 def test_the_hosts_own_request_goes_only_where_the_user_configured_it(start):
     from foldlog.domain.errors import StoreNewer
 
-    def make() -> Engine:
+    def make(_: Any) -> Engine:
         raise StoreNewer("the store was written by a newer foldlog")
 
     start(make=make, fail_closed_blocking=False)
@@ -266,3 +266,21 @@ def test_messages_without_ids_keep_their_names(start):
     assert texts[1][:2] == texts[0][:2]
     assert texts[2][: len(texts[1])] == texts[1]
     assert done["aborts"] == 0
+
+
+@pytest.mark.rule("EXT-9")
+@pytest.mark.parametrize("omp", [False, True])
+def test_a_hidden_run_is_the_host_without_tools_and_session(omp):
+    asked = {"system": "Sum up.", "timeout_ms": 5_000, "model": "p/m"}
+    small, large = "<new_messages>x", "<new_messages>" + "y" * 200_000
+    done = play(
+        *({"summarize": {**asked, "prompt": prompt}} for prompt in (small, large, "fail")),
+        {"summarize": {**asked, "prompt": "hang", "timeout_ms": 50}},
+        omp=omp,
+    )
+    for prompt, answer in zip((small, large), done["results"], strict=False):
+        said = json.loads(answer.pop("text"))
+        assert {"--print", "--no-session", "--no-tools"} <= set(said["flags"])
+        assert (said["system"], said["prompt"]) == ("Sum up.", prompt)
+        assert answer == {"input": 12, "output": 6, "model": "m"}
+    assert all("no answer" in failed["thrown"] for failed in done["results"][2:])
