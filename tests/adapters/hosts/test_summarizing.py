@@ -30,6 +30,7 @@ class Plugin:
         self.client = connect(run, greet=False)
         self.client.call("hello", host=host, protocol=1, token=run.token, can=list(can))
         self.answer, self.asked = answer, []
+        self.answered = threading.Event()
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
 
@@ -37,6 +38,7 @@ class Plugin:
         while line := self.client.file.readline():
             frame = json.loads(line)
             if "method" not in frame:
+                self.answered.set()
                 continue
             self.asked.append(frame)
             if self.answer is None:
@@ -82,6 +84,8 @@ def test_the_sessions_own_plugin_is_asked_first(ask):
     other, own, third = plugin(good), plugin(good), plugin(good)
     own.client.send("pass", session="s 1", order=[{"message": {"role": "user", "content": "x"}}], count=1)
     third.client.send("status", session="another")
+    assert own.answered.wait(5)
+    assert third.answered.wait(5)
     for _ in range(2):
         summarize(JOB)
     assert [len(one.asked) for one in (other, own, third)] == [0, 2, 0]
