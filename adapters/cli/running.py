@@ -62,7 +62,7 @@ def run(
     config = configuration.load()
     if db is not None:
         config = config.model_copy(update={"db": db})
-    named = upstreams_of(command, os.environ)
+    named = upstreams_of(command, os.environ, config.port if port is None else port)
     code = 1
     with contextlib.ExitStack() as stack:
         found = None if observe or db is not None else _running(config, port, named)

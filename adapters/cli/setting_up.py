@@ -18,7 +18,7 @@ from ..config import Config
 from . import edits, jsonc, service, tomltext
 from .edits import Edit
 from .terminal import say
-from .wrapping import ANTHROPIC, NAME, claude_server, codex_provider, codex_server, own_command
+from .wrapping import ANTHROPIC, NAME, claude_server, claude_settings, codex_provider, codex_server, own_command
 
 PERMISSION = f"mcp__{NAME}"
 
@@ -97,7 +97,7 @@ def _how_to_start(host: Host, where: Where) -> None:
 def _claude_code(where: Where) -> list[Edit]:
     folder = where.environ.get("CLAUDE_CONFIG_DIR")
     state = (Path(folder) if folder else where.home) / ".claude.json"
-    settings = (Path(folder) if folder else where.home / ".claude") / "settings.json"
+    settings = claude_settings(where.environ)
     made = [
         Edit(str(state), "json", claude_server(where.environ), ("mcpServers", NAME)),
         Edit(str(settings), "json", PERMISSION, ("permissions", "allow"), item=True),

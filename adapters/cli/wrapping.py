@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ...domain.errors import OptionError
+from ...domain.errors import InputError, OptionError
 from .. import local
-from . import tomltext
+from . import jsonc, tomltext
 
 ANTHROPIC, OPENAI = "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"
 NAME = "foldlog"
@@ -56,16 +56,19 @@ def host_of(command: str) -> str:
     return Path(command).name.lower().removesuffix(".exe").removesuffix(".cmd").removesuffix(".js")
 
 
-def upstreams_of(command: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+def upstreams_of(command: Sequence[str], environ: Mapping[str, str], port: int = 0) -> dict[str, str]:
     """Return the addresses the user's own settings name for the providers; the proxy asks there.
 
-    From ``ANTHROPIC_BASE_URL`` and ``OPENAI_BASE_URL``, and for Codex from its configuration. Addresses of a proxy of
-    ours are none.
+    From ``ANTHROPIC_BASE_URL`` and ``OPENAI_BASE_URL``, and from Claude Code's and Codex's own settings. An address of
+    a proxy of ours, running or to run on ``port``, is none: it would ask itself.
     """
     found = {"anthropic": environ.get(ANTHROPIC, ""), "openai": environ.get(OPENAI, "")}
-    if command and host_of(command[0]) == "codex":
+    host = host_of(command[0]) if command else ""
+    if host == "claude":
+        found["anthropic"] = claude_address(environ) or found["anthropic"]
+    elif host == "codex":
         found["openai"] = codex_provider(command[1:], environ)[1] or found["openai"]
-    ours = {run.port for run in local.proxies()}
+    ours = {port, *(run.port for run in local.proxies())}
     kept = {}
     for name, url in found.items():
         parts = urlsplit(url)
@@ -101,7 +104,7 @@ def wrap(command: Sequence[str], run: local.Run, file: Path, environ: Mapping[st
     args = list(command)
     flags: list[str] = []
     if host == "claude":
-        flags = _claude(args[1:], env) if tools else []
+        flags = _claude(args[1:], run, env, tools=tools)
     elif host == "codex":
         flags = _codex(args[1:], run, env, tools=tools)
     elif host == "opencode":
@@ -124,12 +127,32 @@ def claude_server(env: Mapping[str, str]) -> dict[str, Any]:
     return {"type": "stdio", "command": command, "args": args, "env": server_env(env), "alwaysLoad": True}
 
 
-def _claude(args: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    if args and not args[0].startswith("-") and args[0] in _CLAUDE_COMMANDS:
+def claude_settings(environ: Mapping[str, str]) -> Path:
+    """Return where Claude Code keeps the user's settings."""
+    folder = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(folder) if folder else Path(environ.get("HOME") or Path.home()) / ".claude") / "settings.json"
+
+
+def claude_address(environ: Mapping[str, str]) -> str:
+    """Return the address the user's settings of Claude Code name, which wins over the environment; ``""`` for none."""
+    try:
+        found = jsonc.get(claude_settings(environ).read_text(encoding="utf-8"), ("env", ANTHROPIC))
+    except (OSError, ValueError, InputError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _claude(args: Sequence[str], run: local.Run, env: Mapping[str, str], *, tools: bool) -> list[str]:
+    if args and args[0] in _CLAUDE_COMMANDS:
         return []
-    server = msgspec.json.encode({"mcpServers": {NAME: claude_server(env)}}).decode()
-    # written with "=": both flags take many values, and would take the person's prompt for one
-    return [f"--mcp-config={server}", f"--allowedTools=mcp__{NAME}"]
+    flags = []
+    # written with "=": some flags take many values, and would take the person's prompt for one
+    if claude_address(env) not in {"", run.url} and not any(arg.startswith("--settings") for arg in args):
+        flags.append(f"--settings={msgspec.json.encode({'env': {ANTHROPIC: run.url}}).decode()}")
+    if tools:
+        server = msgspec.json.encode({"mcpServers": {NAME: claude_server(env)}}).decode()
+        flags += [f"--mcp-config={server}", f"--allowedTools=mcp__{NAME}"]
+    return flags
 
 
 _CLAUDE_COMMANDS = frozenset(

@@ -214,6 +214,22 @@ def test_what_claude_code_gets():
 
 
 @pytest.mark.rule("RUN-3", "RUN-4")
+def test_claude_code_s_own_address_wins_over_the_environment(tmp_path):
+    (tmp_path / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "https://gw"}, /* mine */}')
+    env = {"CLAUDE_CONFIG_DIR": str(tmp_path), "ANTHROPIC_BASE_URL": "https://other"}
+    assert wrapping.upstreams_of(["claude"], env) == {"anthropic": "https://gw"}
+    assert wrapped(["claude", "-p", "x"], env, tools=False).args[1:] == [
+        '--settings={"env":{"ANTHROPIC_BASE_URL":"http://127.0.0.1:4141"}}', "-p", "x"
+    ]  # fmt: skip
+    assert wrapped(["claude", "--settings", "x"], env, tools=False).args[1:] == ["--settings", "x"]
+    (tmp_path / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:4141"}}')
+    assert wrapping.upstreams_of(["claude"], env, 4141) == {}
+    assert wrapped(["claude"], env, tools=False).args == ["claude"]
+    (tmp_path / "settings.json").write_text("broken")
+    assert wrapping.upstreams_of(["claude"], env) == {"anthropic": "https://other"}
+
+
+@pytest.mark.rule("RUN-3", "RUN-4")
 def test_what_codex_gets(tmp_path):
     env = {"CODEX_HOME": str(tmp_path)}
     plain = wrapped(["codex", "exec", "hi"], env)
