@@ -11,6 +11,7 @@ from ..edits import Arrival, Edit, SetBody, SetShape
 from ..identity import Scene
 from ..state import key
 from ..transcript import Call, Media, Message, Part, Result, Text, Thinking
+from .lanes.followers import vanished
 
 NO_CONTENT = b"(no content)"
 """What stands for a user turn whose texts were all blank: providers refuse an empty turn; it may not vanish (T18)."""
@@ -53,6 +54,8 @@ def tag(scene: Scene, *, bound: bool = False) -> Tagged:
             tokens += TAG_TOKENS if number and visible else 0
             numbers.append(number if visible else -number)
         edits = (*_repairs(state.codec, m, first, message, texts), *_gone(scene, m, first, message))
+        if message.role == "system" and state.codec == "anthropic" and _orphan(scene, m):
+            edits = (*edits, SetShape(m, "absent"))
         arrivals.append(Arrival(m, first, tuple(numbers), edits))
     return Tagged(tuple(arrivals), tokens, texts)
 
@@ -78,6 +81,12 @@ def _led_to_gone(scene: Scene, m: int) -> bool:
     if scene.state.codec != items.CODEC:
         return False
     return any(f"{owner}:{call.id}" in scene.state.gone for owner, call in items.led_to(scene, m))
+
+
+def _orphan(scene: Scene, m: int) -> bool:
+    """Whether nothing is left of the message a system message stands behind: it may not stand alone (ANT-33)."""
+    above = scene.at(scene.index(m) - 1)
+    return bool(above) and bool(scene.message(above).parts) and vanished(scene, above)
 
 
 def _caller(scene: Scene, m: int, part: Call | Result) -> int:
@@ -120,7 +129,7 @@ def _repairs(codec: str, m: int, first: int, message: Message, texts: dict[bytes
         return ()
     if len(blank) < len(message.parts):
         return tuple(SetBody(m, p, "absent") for p in fresh)
-    if message.role == "assistant":
+    if message.role in ("assistant", "system"):
         return (SetShape(m, "absent"),)
     digest = hashlib.sha256(NO_CONTENT).digest()
     texts[digest] = NO_CONTENT

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from . import age, dedup, emergency, images, injected, queued, smart, stale, terse
+from ...edits import SetBody
+from . import age, dedup, emergency, followers, images, injected, queued, smart, stale, terse
 from .shape import Ask, Part, Work
 
 
@@ -33,6 +34,7 @@ LANES = (
     Lane(stale.reduces),
     Lane(images.plan),
     Lane(stale.hollow),
+    Lane(followers.plan),
 )
 """In the order of ``transform.md`` 0: each lane sees what those before it take out."""
 
@@ -54,5 +56,11 @@ def run(ask: Ask) -> tuple[Work, ...]:
                 ask,
                 taken=ask.taken | {item.tag for item in work.items if item.tag},
                 freed=ask.freed + sum(item.frees for item in work.items),
+                absent=ask.absent | _absent(work),
             )
     return tuple(found)
+
+
+def _absent(work: Work) -> frozenset[Part]:
+    edits = (edit for item in work.items for edit in item.edits)
+    return frozenset((edit.m, edit.p) for edit in edits if isinstance(edit, SetBody) and edit.kind == "absent")

@@ -67,7 +67,7 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
     if not isinstance(result, Result) or not isinstance(call, Call):
         return None
     small = number in recent and call.size > 0 and call.strings <= SMALL_INPUT
-    last = index == scene.length() - 1
+    last = _behind(scene, index) == scene.length()
     # a call that another path of the tree answers too cannot go: that path may come back
     shared = state.answers.get(owner, 0) > 1
     reasoned = _reasoned(scene, cm)
@@ -97,7 +97,26 @@ def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message)
         return False
     if any(isinstance(part, Thinking) for part in caller.parts):
         return True
-    following = scene.at(index + 1)
+    if _between(scene, index, message):
+        return True
+    following = scene.at(_behind(scene, index))
     # on opencode the results stand in the answer itself: without one it fuses with the answer behind it
     alone = message.role == "assistant" or all(isinstance(part, Result) for part in message.parts)
     return bool(following and alone and any(isinstance(p, Thinking) for p in scene.message(following).parts))
+
+
+def _behind(scene: Scene, index: int) -> int:
+    """Return the path index of what follows a message, instructions in the middle of the conversation passed over."""
+    index += 1
+    while index < scene.length() and scene.message(scene.at(index)).role == "system":
+        index += 1
+    return index
+
+
+def _between(scene: Scene, index: int, message: Message) -> bool:
+    """Whether a system message before the call would come to stand before a person's message (ANT-33)."""
+    above, following = scene.at(index - 2), scene.at(_behind(scene, index))
+    if scene.state.codec != "anthropic" or not above or scene.message(above).role != "system":
+        return False
+    alone = all(isinstance(part, Result) for part in message.parts)
+    return not alone or (bool(following) and scene.message(following).role != "assistant")

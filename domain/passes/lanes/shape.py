@@ -47,7 +47,8 @@ class Ask(msgspec.Struct, frozen=True):
     ``begin``: first path index that may be edited; ``spared``: tags no lane takes out by itself; ``recent``: the newest
     tool tags, of which small calls keep a skeleton; ``rides``: something else already rewrites the prefix on this pass;
     ``routine``: the once-per-episode cleanup may run; ``queued``: what the queue can do; ``taken`` and ``freed``: the
-    tags lanes before this one take out, and the local tokens they free; ``facts``: contents lanes asked for, as a
+    tags lanes before this one take out, and the local tokens they free, ``absent`` the parts
+    of which nothing is left by them; ``facts``: contents lanes asked for, as a
     person reads them (a call's are its arguments as JSON).
     """
 
@@ -64,6 +65,7 @@ class Ask(msgspec.Struct, frozen=True):
     facts: Mapping[Part, str] = MappingProxyType({})
     taken: frozenset[int] = frozenset()
     freed: int = 0
+    absent: frozenset[Part] = frozenset()
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -44,6 +44,8 @@ def hollow(ask: Ask) -> Work:
             if message.role != "assistant" or m in scene.seen.revised or key(m, 0) in state.spares:
                 continue
             parts = message.parts
+            if scene.message(scene.at(index - 1)).role == "system":
+                continue  # it would stand before a person's message (ANT-33)
             if parts and all(_empty(ask, m, p, part) for p, part in enumerate(parts)):
                 frees = sum(PLACEHOLDER_TOKENS for part in parts if isinstance(part, Text) and not part.blank)
                 spares = tuple((m, p, PLACEHOLDER_TOKENS) for p in range(len(parts)))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....domain.errors import MessageError, OptionError
+from ....domain.transcript import Role
 from . import opencode, responses
 from .forms import as_blocks, plain_block, unmark
 from .unit import Kind, Layout, Unit, check_name, unknown_role
@@ -108,9 +109,10 @@ def _output(content: Any, where: str) -> None:
 
 
 def _anthropic(message: dict[str, Any], said: str, where: str) -> Layout:
-    if said not in ("user", "assistant"):
-        raise unknown_role(said, "user and assistant", f"{where}.role")
-    return Layout("user" if said == "user" else "assistant", said, _items(message.get("content"), _ANTHROPIC, where))
+    if said not in ("user", "assistant", "system"):
+        raise unknown_role(said, "user, assistant and system", f"{where}.role")
+    role: Role = "user" if said == "user" else "assistant" if said == "assistant" else "system"
+    return Layout(role, said, _items(message.get("content"), _ANTHROPIC, where))
 
 
 def _openai(message: dict[str, Any], said: str, where: str) -> Layout:
