@@ -65,10 +65,12 @@ class Stage:
         base.wait_for_port(self.proxy, self.server)
 
     def crash(self) -> None:
-        """Kill foldlog as a crash would; the proxy is started again, what hosts start by themselves is not."""
+        """Kill foldlog as a crash would. The proxy is started again; plugins start what they need by themselves."""
         if self.server is not None:
             base.end(self.server, signal.SIGKILL)
             self.serve()
+        else:
+            end_link(self.room)
 
     def setup(self, name: str) -> None:
         """Let ``foldlog setup`` write a host's configuration."""
@@ -103,6 +105,15 @@ def foldlog(room: base.Room) -> Path:
     return file
 
 
+def end_link(room: base.Room) -> None:
+    """Kill the process that plugins have started, if there is one."""
+    file = room.root / "run" / "foldlog" / "link.json"
+    try:
+        os.kill(int(json.loads(file.read_text(encoding="utf-8"))["pid"]), signal.SIGKILL)
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+
+
 @contextmanager
 def stage(
     root: Path,
@@ -133,11 +144,15 @@ def stage(
             host.manage(made_stage)
         else:
             host.prepare(room, f"http://127.0.0.1:{port}")
-        yield made_stage
+        try:
+            yield made_stage
+        finally:
+            end_link(room)
 
 
 def configure(stage: Stage, extra: str = "") -> None:
     """Write foldlog's configuration: its store, its port, the provider as every upstream, the model's window."""
+    stage.room.environ["FOLDLOG_COMMAND"] = json.dumps([str(foldlog(stage.room))])
     upstream = json.dumps(f"http://127.0.0.1:{stage.port}")
     lines = [
         f"db = {json.dumps('sqlite:///' + str(stage.db))}",

@@ -31,7 +31,7 @@ def prepare(room: Room, base: str) -> None:
 def manage(stage: Any) -> None:
     """Put foldlog's proxy before the provider, and its tools beside the host's own."""
     prepare(stage.room, f"http://127.0.0.1:{stage.proxy}")
-    stage.room.write("mcp.json", {"mcpServers": {"foldlog": {"command": "foldlog", "args": ["mcp"]}}})
+    stage.setup(NAME)
     stage.serve()
 
 
@@ -40,9 +40,6 @@ def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -
     binary = NODE_MODULES / ".bin" / "claude"
     flags = ["--output-format", "stream-json", "--verbose", "--model", room.model]
     tools = "Bash,Read,Write,Task,Agent,mcp__foldlog__ctx_reduce,mcp__foldlog__ctx_expand"
-    config = room.home / "mcp.json"
-    if config.is_file():
-        flags += ["--mcp-config", str(config), "--strict-mcp-config"]
     if session:
         flags += ["--resume", session, *(["--fork-session"] if fork else [])]
     return [str(binary), "-p", prompt, *flags, "--tools", "Bash,Read,Write,Task", "--allowedTools", tools]

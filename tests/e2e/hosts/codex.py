@@ -40,9 +40,7 @@ def prepare(room: Room, base: str) -> None:
 def manage(stage: Any) -> None:
     """Put foldlog's proxy before the provider, and its tools beside the host's own."""
     prepare(stage.room, f"http://127.0.0.1:{stage.proxy}")
-    file = stage.room.home / ".codex" / "config.toml"
-    with file.open("a", encoding="utf-8") as config:
-        config.write('[mcp_servers.foldlog]\ncommand = "foldlog"\nargs = ["mcp"]\n')
+    stage.setup(NAME)
     stage.serve()
 
 

@@ -61,7 +61,7 @@ def prepare(room: Room, base: str) -> None:
 def manage(stage: Any) -> None:
     """Install foldlog's plugin as a user does; what it needs it starts by itself."""
     prepare(stage.room, f"http://127.0.0.1:{stage.port}")
-    stage.setup("opencode")
+    stage.setup(NAME)
 
 
 def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
