@@ -57,15 +57,19 @@ _PART_RIGHT = re.compile(
     r"(?:text input|messages?|input|prompt|functions?|tools?|tool definitions?|system|images?|history|conversation)\b",
     re.IGNORECASE,
 )
+_IN_LEFT = re.compile(r"\b(?:inputs?|prompt) tokens? ?\($", re.IGNORECASE)
 _IN_RIGHT = re.compile(r"[ -]?(?:inputs?|prompt|text)[ -]tokens?\b| ?\+", re.IGNORECASE)
 _CMP_RIGHT = re.compile(r"[ )]{0,2}(?:[a-z]{0,8} )?(?:tokens? )?(?:>|\u2265)", re.IGNORECASE)
+_VERSUS_RIGHT = re.compile(r"[ )]{0,2}(?:tokens? )?(?:vs\b|versus\b|out of )", re.IGNORECASE)
+_VERSUS_LEFT = re.compile(r"\b(?:vs\.?|versus|out of) ?\(?$", re.IGNORECASE)
 _CMP_LESS = re.compile(r"[ )]{0,2}(?:tokens? )?<", re.IGNORECASE)
 _CMP_LEFT = re.compile(r"(?:>|\u2265)=? ?(?:[\w.]{1,30} ?[:=] ?)?$")
 _LESS_LEFT = re.compile(r"(?:<|\u2264)=? ?$")
 _RANGE = re.compile(r"\[ ?\d{1,3} ?, ?$")
 
 _LIMIT_LEFT = re.compile(
-    r"(?:\b(?:limit|limits|limited|maximum|max|max_\w{1,20}|n_ctx|allowed|permitted|supported|supports?|accepts?"
+    r"(?:\b(?:model's context|limit|limits|limited|maximum|max|max_\w{1,20}|n_ctx"
+    r"|allowed|permitted|supported|supports?|accepts?"
     r"|allows?|up to"
     r"|at most|no more than|cannot exceed|must not exceed)\b"
     r"|\b(?:context|model|model's|sequence|token)(?:'s)?[ _-](?:window|length|size|limit|len|capacity|budget)\b"
@@ -92,7 +96,7 @@ _TOLD = re.compile(
 _USED_LEFT = re.compile(
     r"(?:\b(?:resulted in|requested|request(?:ing)? for|contain(?:s|ed|ing)?|has|have|had|passed|provided|sent"
     r"|submitted"
-    r"|given|got|received|uses?|used|is using|totall?(?:ing|s|ed)?|counts?|length|size|long|large|n_keep"
+    r"|given|got|received|uses?|used|is using|for model|totall?(?:ing|s|ed)?|counts?|length|size|long|large|n_keep"
     r"|n_prompt_tokens"
     r"|input_tokens|prompt_tokens|tokens|prompt|input|inputs|messages|request|conversation|history|context)\b"
     r"|\u5f53\u524d|\u5b9e\u9645|\u8f93\u5165)"
@@ -223,17 +227,19 @@ def _label(left: str, right: str, near: str) -> Label:
     """Say what a number counts. The order is the order of how sure the words are."""
     if _RANGE.search(near):
         return "limit"
+    if near.endswith("<") and right.startswith(">"):
+        return "other"
     if _UNIT_OTHER.match(right) or _EXCESS.search(left) or _CODED.search(left):
         return "other"
     if _OUT_LEFT.search(left) or _OUT_RIGHT.match(right):
         return "output"
     if _PART_RIGHT.match(right) and not _TOLD.search(left):
         return "part"
-    if _IN_RIGHT.match(right):
+    if _IN_RIGHT.match(right) or _IN_LEFT.search(left):
         return "input"
-    if _CMP_RIGHT.match(right):
+    if _CMP_RIGHT.match(right) or _VERSUS_RIGHT.match(right):
         return "used"
-    if _CMP_LEFT.search(left) or _CMP_LESS.match(right):
+    if _VERSUS_LEFT.search(left) or _CMP_LEFT.search(left) or _CMP_LESS.match(right):
         return "limit"
     if _LESS_LEFT.search(left):
         return "used" if not re.search(r"[a-z]", left, re.IGNORECASE) else "limit"

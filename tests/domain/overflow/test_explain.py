@@ -127,6 +127,14 @@ def test_wordings_of_no_list_are_of_their_kind(kind: str, text: str):
     assert (said.kind, said.overflow) == (kind, kind in OVERFLOWS), said
 
 
+@pytest.mark.rule("OVER-1", "OVER-3")
+@pytest.mark.parametrize("one", VECTORS["figures"], ids=lambda one: one["text"][:60])
+def test_overflows_of_no_list_have_their_figures(one: dict[str, Any]):
+    said = explain(None, one["text"])
+    assert said.overflow
+    assert {"limit": said.limit, "used": said.used, "kind": said.kind, "text": one["text"]} == one, said.provenance
+
+
 @pytest.mark.rule("OVER-2")
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
