@@ -37,7 +37,7 @@ def place(body: Body, out: Outgoing, ttl: str | None = None) -> Places:
     Where the last tail is out of the provider's sight of the new one, it is marked once more, in the place of m[0]
     (whose entry nothing needs while m[1] stays) or in a free one.
     """
-    above, behind = (ttl, ttl) if ttl else lifetimes(body)
+    above, behind = (ttl, ttl) if ttl else lifetimes(body, out)
     heads = list(range(out.leading, out.leading + min(out.head, 2)))
     first = out.leading + out.head
     found: dict[int, bytes] = {}
@@ -56,7 +56,7 @@ def place(body: Body, out: Outgoing, ttl: str | None = None) -> Places:
             found[out.before] = again
             wanted = heads[1:]
     for index in wanted:
-        marked = message(out.message(index), mark(above))
+        marked = out.once(index, above, lambda at=index: message(out.message(at), mark(above)))  # type: ignore[misc]
         if marked is not None:
             found[index] = marked
     return Places(mark(above), found)
@@ -67,18 +67,21 @@ def mark(ttl: str | None) -> bytes:
     return b',"cache_control":{"type":"ephemeral"%b}' % (b',"ttl":"%b"' % ttl.encode() if ttl else b"")
 
 
-def lifetimes(body: Body) -> tuple[str | None, str | None]:
+def lifetimes(body: Body, out: Outgoing) -> tuple[str | None, str | None]:
     """Return the lifetimes the client asks for: of the stable front, and of the tail. None: the provider's default.
 
     An entry of an hour may not stand behind one of five minutes, so the front lives as long as the tail at least.
     """
-    front = b"".join(_marks(body.members.get(name, b"")) for name in ("system", "tools"))
-    tail = b"".join(_marks(raw) for raw in body.messages[-_NEWEST:])
-    own = _marks(b'{"cache_control":%b}' % body.members["cache_control"]) if "cache_control" in body.members else b""
-    if not tail:
-        tail = own or front
+    above = tuple(body.members.get(name, b"") for name in ("system", "tools", "cache_control"))
+    front, own = out.once("front", above, lambda: _front(*above))
+    tail = b"".join(_marks(raw) for raw in body.messages[-_NEWEST:]) or own or front
     behind = "1h" if _HOUR.search(tail) else None
     return ("1h" if behind or _HOUR.search(front + own) else None), behind
+
+
+def _front(system: bytes, tools: bytes, automatic: bytes) -> tuple[bytes, bytes]:
+    """Return the marks of system and tools, and the automatic one."""
+    return _marks(system) + _marks(tools), b'"cache_control":' + automatic if automatic else b""
 
 
 def _marks(raw: bytes) -> bytes:
@@ -131,15 +134,20 @@ def messages(out: Outgoing, places: Places) -> list[bytes | memoryview]:
     return out.pieces(places.messages)
 
 
-def system(raw: bytes, billing: list[bytes], given: bytes) -> bytes:
-    """Return the system text to send: this request's own billing blocks, our text as it was, a mark at its end.
+def system(out: Outgoing, billing: list[bytes], given: bytes) -> bytes:
+    """Return the system text to send (``b""``: none): this request's billing blocks, ours as it was, a mark at its end.
 
-    ``raw``: JSON of a string or a list of blocks, ``b""`` for none. A billing block vouches for one request, so the
-    newest goes; it is in no digest (JSON-9).
+    A billing block vouches for one request, so the newest goes; it is in no digest (JSON-9).
     """
+    rest = out.once("system", (out.system, given), lambda: _own(out.system, given))
+    return b"[" + b",".join([*billing, *rest]) + b"]" if rest or billing else b""
+
+
+def _own(raw: bytes, given: bytes) -> list[bytes]:
+    """Return the blocks of a system text, billing apart, the last that may carry a mark marked."""
     at = spans.start(raw)
     if not raw[at:]:
-        return b""
+        return []
     if raw[at : at + 1] == b'"':
         items = [b'{"type":"text","text":' + raw[at:].strip() + b"}"]
     else:
@@ -151,4 +159,4 @@ def system(raw: bytes, billing: list[bytes], given: bytes) -> bytes:
             stop = tree.objects[0][-1][3]
             rest[index] = spans.splice(rest[index], [(stop, stop, given)])
             break
-    return b"[" + b",".join([*billing, *rest]) + b"]"
+    return rest

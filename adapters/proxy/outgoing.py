@@ -6,10 +6,15 @@ piece: what is new goes behind it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar, cast
+
 import msgspec
 
 from ...api import Request
 from ...projections.wire import wire
+
+T = TypeVar("T")
 
 
 class Outgoing(msgspec.Struct):
@@ -18,7 +23,8 @@ class Outgoing(msgspec.Struct):
     ``number``: the pass it stands at (-1: none). ``text``: the wire messages joined by commas; ``starts[i]``: where
     message i begins. The first ``leading`` are system messages, the next ``head`` are m[0] and m[1]. ``system`` and
     ``tools``: JSON with the guidance, ``b""`` to leave out. ``tail``: which message carried the last mark when the
-    request before this one was assembled (-1: none since the last rebuild).
+    request before this one was assembled (-1: none since the last rebuild). ``made``: what ``once``
+    keeps until the next rebuild.
     """
 
     number: int = -1
@@ -31,6 +37,7 @@ class Outgoing(msgspec.Struct):
     regions: tuple[tuple[bytes, ...], bytes] | None = None
     tail: int = -1
     before: int = -1
+    made: dict[object, tuple[object, object]] = {}
 
     def follow(self, request: Request, regions: tuple[tuple[bytes, ...], bytes]) -> None:
         """Take in the request of a pass. ``regions``: what the client sent with it as system and tools.
@@ -48,13 +55,20 @@ class Outgoing(msgspec.Struct):
                     self._add(message)
         else:
             built = request.built
-            self.text, self.starts, self.tail, self.before = bytearray(), [], -1, -1
+            self.text, self.starts, self.tail, self.before, self.made = bytearray(), [], -1, -1, {}
             for message in built.messages:
                 self._add(message)
             self.leading, self.head = built.leading, built.head
             self.system, self.tools = wire(built.wire).unmarked(built.system), built.tools
         self.number = -1 if "host_branch" in request.reasons else request.pass_number
         self.regions = regions
+
+    def once(self, name: object, given: object, make: Callable[[], T]) -> T:
+        """Return ``make()``, or what it returned before from the same ``given``; forgotten with the next rebuild."""
+        found = self.made.get(name)
+        if found is None or found[0] != given:
+            found = self.made[name] = (given, make())
+        return cast("T", found[1])
 
     def _add(self, message: bytes) -> None:
         if self.starts:

@@ -160,7 +160,7 @@ def refusal(code: str, message: str, status: int) -> Refusal:
 def assemble(body: Body, out: Outgoing, ttl: str | None = None) -> bytes:
     """Return the request to send: the client's own members around our messages, system, tools, and four marks."""
     places = marks.place(body, out, ttl)
-    system = marks.system(out.system, billing(body), places.system)
+    system = marks.system(out, billing(body), places.system)
     return rewrite(
         body,
         {

@@ -43,6 +43,13 @@ def test_only_what_is_new_is_scanned_and_the_rest_are_the_same_objects():
     assert body.parsed < len(body.messages[-1]) + 60  # the marked message was compared, not scanned
 
 
+@pytest.mark.rule("PROXY-1")
+def test_a_number_that_goes_on_is_another_number():
+    last = take(b'{"n":12,"tools":[1,2],"messages":[3]}', "messages")
+    body = take(b'{"n":123,"tools":[1,23],"messages":[34]}', "messages", last)
+    assert (body.members["n"], body.arrays["tools"].items, body.messages) == (b"123", [b"1", b"23"], [b"34"])
+
+
 @pytest.mark.rule("PROXY-2")
 @pytest.mark.parametrize(
     "text",

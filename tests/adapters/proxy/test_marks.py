@@ -108,7 +108,10 @@ def test_a_tail_out_of_sight_is_marked_again_in_the_place_of_m0():
 def test_lifetimes_are_the_clients(system, tail, found):
     body = take(request([{"role": "user", "content": [text("a", **tail)]}], system=[text("s", **system)]), "messages")
     assert marked(assemble(body, outgoing([{"role": "user", "content": "a"}]), None)) == found
-    assert marks.lifetimes(take(request([{"role": "user", "content": "a"}], **HOUR), "messages")) == ("1h", "1h")
+    assert marks.lifetimes(take(request([{"role": "user", "content": "a"}], **HOUR), "messages"), Outgoing()) == (
+        "1h",
+        "1h",
+    )
 
 
 @pytest.mark.rule("PROXY-15")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -78,10 +79,10 @@ def says(text: str) -> dict:
     return {"role": "assistant", "content": [{"type": "text", "text": text}]}
 
 
-def step(n: str) -> list[dict]:
+def step(n: str, out: str = "out") -> list[dict]:
     return [
         {"role": "assistant", "content": [{"type": "tool_use", "id": f"toolu_{n}", "name": "Bash", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": f"out {n}"}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": f"{out} {n}"}]},
     ]
 
 
@@ -216,3 +217,55 @@ def strip(message: dict) -> dict:
         **message,
         "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content or []],
     }
+
+
+@pytest.mark.rule("PROXY-11")
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_is_what_would_be_built(door, path, seed):
+    """Whatever the host, the agent, the clock of the cache and other processes do."""
+    rng = Random(seed)
+    chat = path.endswith("completions")
+    front = [{"role": "system", "content": "s"}] if chat else []
+    make = chat_step if chat else step
+    named = {"x-session-id": "ses_1"}
+    messages = [user("hello")]
+    levels = set()
+    for n in range(40):
+        act = rng.choice(["go", "go", "go", "go", "reduce", "rewind", "revise", "system", "other", "restart", "again"])
+        if act == "rewind" and len(messages) > 4:
+            messages = [*messages[:-4], *make(f"{n}")]
+        elif act == "revise" and len(messages) > 2:
+            messages = [*messages[:-2], *make(f"{len(messages)}", f"changed {n}")]
+        elif act != "again":
+            messages = [*messages, *make(f"{len(messages) + 1}-{n}")]
+        if act == "system":
+            front = [{"role": "system", "content": f"s{n}"}] if chat else []
+        if act == "restart":
+            door.restart()
+        session = door.engine.session("ses_1", harness="proxy")
+        if act == "reduce" and session.status().tags > 2:
+            session.reduce(str(rng.randint(1, session.status().tags)), command=f"r{n}")
+            session.flush(command=f"f{n}")
+        if act == "other":  # another process takes two passes of the same session
+            other = Door(door.url)
+            for turn in range(2):
+                other.send([*front, *messages], named, path=path)
+                messages = [*messages, *make(f"{n}-{turn}")]
+            other.engine.close()
+        admitted = door.admit(named, path, messages=[*front, *messages], system=f"s{n if act == 'system' else ''}")
+        prepared = door.sessions.prepare(admitted)
+        door.sessions.done(admitted)
+        built, out = prepared.request.built, admitted.managed.outgoing
+        assert out.messages() == list(built.messages)
+        assert (out.system, out.tools, out.head, out.leading) == (built.system, built.tools, built.head, built.leading)
+        levels.add(prepared.request.level)
+    assert {"hard", "defer"} <= levels
+
+
+def chat_step(n: str, out: str = "out") -> list[dict]:
+    call = {"id": f"call_{n}", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"call_{n}", "content": f"{out} {n}"},
+    ]
