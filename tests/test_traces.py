@@ -25,9 +25,9 @@ SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "traces"
 RECORDED = (
     "claude-code-a-opus46", "claude-code-b-sonnet45", "mini-swe-a-sqlfluff-deepseek", "pi-a-opus45",
 )  # fmt: skip
-CODECS = ("anthropic", "openai-chat", "pi")
+CODECS = ("anthropic", "openai-chat", "pi", "openai-responses")
 HOLDS_ALL = 2_000_000
-SAMPLE = {"anthropic": 60, "openai-chat": 60, "pi": 15}
+SAMPLE = {"anthropic": 60, "openai-chat": 60, "pi": 15, "openai-responses": 60}
 """Every so many requests the whole request is built and judged, besides the one grown message by message. Pi's results
 wait for the end of their turn before they are a message on the wire, so its requests are judged whole more often."""
 
@@ -73,7 +73,9 @@ class Judge:
 
     def _start(self, request: foldlog.Request) -> None:
         self.pi = checker.pi.Converter() if self.codec == "pi" else None
-        if self.codec == "openai-chat":
+        if self.codec == "openai-responses":
+            self.state = checker.responses.Incremental(request.tools, request.system)
+        elif self.codec == "openai-chat":
             self.state = checker.openai.Incremental(request.tools)
         else:
             anthropic = self.codec == "anthropic"
@@ -91,6 +93,10 @@ class Judge:
         if self.codec == "pi":
             return checker.pi.check(request.messages, request.system or "")
         sent = {"messages": request.messages, "tools": request.tools}
+        if self.codec == "openai-responses":
+            return checker.responses.check(
+                {"input": request.messages, "tools": request.tools, "instructions": request.system}
+            )
         if self.codec == "openai-chat":
             return checker.openai.check(sent)
         return checker.anthropic.check({**sent, "system": request.system})
@@ -137,9 +143,9 @@ def results_of(path: Path) -> tuple[bytes, dict[str, Any]]:
             for one in value:
                 walk(one)
         elif isinstance(value, dict):
-            call = value.get("tool_use_id") or value.get("toolCallId") or value.get("tool_call_id")
-            if isinstance(call, str) and "content" in value:
-                found.setdefault(call, value["content"])
+            call = call_id(value)
+            if isinstance(call, str) and ("content" in value or "output" in value):
+                found.setdefault(call, value.get("content", value.get("output")))
             for one in value.values():
                 walk(one)
 
@@ -149,9 +155,14 @@ def results_of(path: Path) -> tuple[bytes, dict[str, Any]]:
     return body, found
 
 
+def call_id(value: dict[str, Any]) -> Any:
+    """Return the id by which a tool result of any codec names its call."""
+    names = ("tool_use_id", "toolCallId", "tool_call_id", "call_id")
+    return next((value[name] for name in names if value.get(name)), None)
+
+
 def call_of(raw: bytes) -> str:
-    value = json.loads(raw)
-    return str(value.get("tool_use_id") or value.get("toolCallId") or value.get("tool_call_id"))
+    return str(call_id(json.loads(raw)))
 
 
 def recovered(session: foldlog.Session, body: bytes, results: dict[str, Any]) -> int:
@@ -164,7 +175,8 @@ def recovered(session: foldlog.Session, body: bytes, results: dict[str, Any]) ->
         (reply,) = session.expand(number)
         assert reply.tag == number
         if tag.kind == "tool":
-            content = bytes(msgspec.json.decode(reply.json, type=dict[str, msgspec.Raw])["content"])
+            held = msgspec.json.decode(reply.json, type=dict[str, msgspec.Raw])
+            content = bytes(held["output"] if "output" in held else held["content"])
             assert content in body, (number, content[:200])
             assert json.loads(content) == results[call_of(reply.json)], number
         else:

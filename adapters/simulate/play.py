@@ -331,7 +331,7 @@ def reduces(codec: str, messages: tuple[bytes, ...]) -> Iterator[tuple[str, Any]
             message = msgspec.json.decode(raw)
         except msgspec.MsgspecError:
             continue  # only a message with tokens no machine number holds; the engine still takes it
-        if not isinstance(message, dict) or message.get("role") != "assistant":
+        if not isinstance(message, dict) or (codec != "openai-responses" and message.get("role") != "assistant"):
             continue
         for call, name, given in _calls(codec, message):
             if isinstance(name, str) and is_reduce(name) and isinstance(given, dict) and "drop" in given:
@@ -343,16 +343,23 @@ def _calls(codec: str, message: dict[str, Any]) -> Iterator[tuple[Any, Any, Any]
         for call in message.get("tool_calls") or ():
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict):
-                try:
-                    given = msgspec.json.decode(function.get("arguments") or "null")
-                except (msgspec.MsgspecError, TypeError):
-                    continue
-                yield call.get("id"), function.get("name"), given
+                yield call.get("id"), function.get("name"), _decoded(function.get("arguments"))
+        return
+    if codec == "openai-responses":
+        if message.get("type") == "function_call":
+            yield message.get("call_id"), message.get("name"), _decoded(message.get("arguments"))
         return
     content = message.get("content")
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and block.get("type") in ("tool_use", "toolCall"):
             yield block.get("id"), block.get("name"), block.get("input", block.get("arguments"))
+
+
+def _decoded(arguments: Any) -> Any:
+    try:
+        return msgspec.json.decode(arguments or "null")
+    except (msgspec.MsgspecError, TypeError):
+        return None
 
 
 def _played(stage: _Stage) -> Played:

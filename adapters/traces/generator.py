@@ -19,7 +19,7 @@ from ...domain.errors import OptionError
 from . import texts
 from .anthropic import INTERRUPTED, NO_RESULT
 from .model import Codec, Step, Trace, Usage
-from .shapes import Called, Returned, Said, Shown, Thought, Written, assistant, given, tools
+from .shapes import Called, Returned, Said, Shown, Thought, Written, answer, assistant, given, tools
 from .texts import Pools, pools
 from .toolbox import REDUCE, SYSTEM, TOOLS, call
 
@@ -59,8 +59,14 @@ _MODELS: dict[Codec, str] = {
     "anthropic": "claude-sonnet-4-5",
     "pi": "claude-sonnet-4-5",
     "openai-chat": "deepseek-chat",
+    "openai-responses": "gpt-5.2",
 }
-_UNANSWERED: dict[Codec, str] = {"anthropic": INTERRUPTED, "pi": NO_RESULT, "openai-chat": NO_RESULT}
+_UNANSWERED: dict[Codec, str] = {
+    "anthropic": INTERRUPTED,
+    "pi": NO_RESULT,
+    "openai-chat": NO_RESULT,
+    "openai-responses": NO_RESULT,
+}
 _KEEP_NEWEST = 12
 _ASK_FROM = 60_000
 _ABORTS = 0.026
@@ -151,9 +157,9 @@ def generate(seed: int, requests: int, codec: Codec = "anthropic", reduce: bool 
     if requests < 1:
         raise OptionError("a session has at least one request; ask for 1 or more", value=requests, where="requests")
     if codec not in _MODELS:
-        raise OptionError("no such codec; known are anthropic, pi and openai-chat", value=codec, where="codec")
+        raise OptionError(f"no such codec; known are {', '.join(_MODELS)}", value=codec, where="codec")
     steps = list(islice(stream(seed, codec, reduce), requests + 1))
-    tail = steps.pop().messages[:1]
+    tail = answer(codec, steps.pop().messages)
     return Trace(f"generated-{seed}", codec, _MODELS[codec], *_frame(codec, reduce), tuple(steps), tail)
 
 
@@ -255,7 +261,7 @@ def _answer(
 
 
 def _call_id(session: _Session) -> str:
-    prefix = "call_" if session.codec == "openai-chat" else "toolu_"
+    prefix = "call_" if session.codec in ("openai-chat", "openai-responses") else "toolu_"
     return f"{prefix}{session.calls:06x}{session.rng.getrandbits(72):018x}"
 
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Codec: TypeAlias = Literal["anthropic", "pi", "openai-chat"]
+Codec: TypeAlias = Literal["anthropic", "pi", "openai-chat", "openai-responses"]
 
 
 class Usage(msgspec.Struct, frozen=True):

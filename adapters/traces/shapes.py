@@ -7,6 +7,7 @@ Media inside a tool result share its number (``transform.md`` 2.1, convention 9)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -63,6 +64,8 @@ def assistant(codec: Codec, parts: list[Said | Thought | Called], model: str, at
     texts = tuple("text" for part in parts if isinstance(part, Said) and part.text.strip())
     if codec == "anthropic":
         return Written((_json({"role": "assistant", "content": [_block(part) for part in parts]}),), texts)
+    if codec == "openai-responses":
+        return Written(tuple(_json(_item(part)) for part in parts), texts)
     if codec == "pi":
         calls = any(isinstance(part, Called) for part in parts)
         message = {
@@ -96,6 +99,12 @@ def given(codec: Codec, results: list[Returned], parts: list[Said | Shown], at: 
             return Written((_json({"role": "user", "content": parts[0].text}),), ("text",))
         content = [_result(result) for result in results] + [_block(part) for part in parts]
         return Written((_json({"role": "user", "content": content}),), (*kinds, *map(_kind, parts)))
+    if codec == "openai-responses":
+        messages = [_json(_item_output(result)) for result in results]
+        if parts:
+            content = [_item_part(part) for part in parts]
+            messages.append(_json({"type": "message", "role": "user", "content": content}))
+        return Written(tuple(messages), (*kinds, *map(_kind, parts)))
     if codec == "pi":
         messages = [_json(_pi_result(result, at)) for result in results]
         if parts:
@@ -122,8 +131,20 @@ def tools(codec: Codec, listed: Sequence[tuple[str, str, dict[str, Any]]]) -> by
                 for name, about, schema in listed
             ]
         )
+    if codec == "openai-responses":
+        flat = ({"type": "function", "name": name, "description": about, "parameters": s} for name, about, s in listed)
+        return _json(list(flat))
     key = "input_schema" if codec == "anthropic" else "parameters"
     return _json([{"name": name, "description": about, key: schema} for name, about, schema in listed])
+
+
+def answer(codec: Codec, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the answer that a request's new messages begin with."""
+    if codec != "openai-responses":
+        return messages[:1]
+    heads = (msgspec.json.decode(raw) for raw in messages)
+    ours = (item["type"].endswith("_output") or item.get("role") == "user" for item in heads)
+    return messages[: next((index for index, own in enumerate(ours) if own), len(messages))]
 
 
 def _json(value: Any) -> bytes:
@@ -173,6 +194,49 @@ def _pi_result(result: Returned, at: int) -> dict[str, Any]:
         "isError": result.error,
         "timestamp": at,
     }
+
+
+def _item(part: Said | Thought | Called) -> dict[str, Any]:
+    """One item of an answer; its id is made of what it holds, since an id never changes."""
+    if isinstance(part, Said):
+        content = [{"type": "output_text", "text": part.text, "annotations": []}]
+        id = _item_id("msg_", part.text)
+        return {"type": "message", "id": id, "status": "completed", "role": "assistant", "content": content}
+    if isinstance(part, Thought):
+        summary = [{"type": "summary_text", "text": part.text}]
+        return {
+            "type": "reasoning",
+            "id": _item_id("rs_", part.signature),
+            "summary": summary,
+            "encrypted_content": part.signature,
+        }
+    given = _json(part.input).decode()
+    id = part.id.replace("call_", "fc_", 1)
+    return {
+        "type": "function_call",
+        "id": id,
+        "status": "completed",
+        "call_id": part.id,
+        "name": part.name,
+        "arguments": given,
+    }
+
+
+def _item_id(prefix: str, text: str) -> str:
+    return prefix + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _item_output(result: Returned) -> dict[str, Any]:
+    output: Any = result.text
+    if result.picture:
+        output = [_item_part(Said(result.text)), _item_part(Shown(result.picture))]
+    return {"type": "function_call_output", "call_id": result.id, "output": output}
+
+
+def _item_part(part: Said | Shown) -> dict[str, Any]:
+    if isinstance(part, Said):
+        return {"type": "input_text", "text": part.text}
+    return {"type": "input_image", "image_url": "data:image/png;base64," + part.data}
 
 
 def _chat_part(part: Said | Shown) -> dict[str, Any]:

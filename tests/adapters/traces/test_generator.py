@@ -27,6 +27,8 @@ from foldlog.adapters.traces.reader import load, write
 from foldlog.domain.errors import OptionError
 
 CODECS = ("anthropic", "pi", "openai-chat")
+ITEMS = "openai-responses"
+"""Its requests are judged where they are played (tests/test_traces.py, tests/history/test_items.py)."""
 
 
 def digest(trace: Trace) -> str:
@@ -158,7 +160,7 @@ def test_sizes_follow_the_recorded_sessions() -> None:
     assert 0.15 < len(zlib.compress(raw, 6)) / len(raw) < 0.30
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", [*CODECS, ITEMS])
 def test_usage_is_that_of_the_raw_request(codec: Any) -> None:
     """TRACE-23: four bytes a token over all that is sent; what went out five minutes ago is read from the cache."""
     trace = generate(4, 300, codec)
@@ -177,7 +179,7 @@ def test_usage_is_that_of_the_raw_request(codec: Any) -> None:
     assert warm > cold > 1
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", [*CODECS, ITEMS])
 def test_system_and_tools_are_small(codec: Any) -> None:
     """TRACE-24: under 1,000 tokens together, and there is something of both."""
     trace = generate(4, 1, codec)
@@ -250,7 +252,7 @@ def test_bundled_session_has_what_the_demo_shows() -> None:
     assert 130_000 < last.input + last.cache_read + last.cache_write < 260_000
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", [*CODECS, ITEMS])
 def test_files_of_ours_are_read_back(tmp_path: Path, codec: Any) -> None:
     trace = generate(9, 40, codec)
     write(trace, tmp_path / "session")
