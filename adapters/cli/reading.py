@@ -44,7 +44,8 @@ def sessions(db: options.Db = None, as_json: options.Json = False) -> None:
 def passes(session: options.SessionName, db: options.Db = None, as_json: options.Json = False) -> None:
     """List the passes of a session: level, cause, size, what landed, what the provider said."""
     with options.reading(db) as engine:
-        rows = timeline(engine.log, engine.find(session))
+        stream = engine.find(session)
+        rows = timeline(engine.log, stream)
     if as_json:
         emit(rows)
         return
@@ -57,7 +58,17 @@ def passes(session: options.SessionName, db: options.Db = None, as_json: options
         for row in rows
     ]  # fmt: skip
     table(columns, shown, right=(0, 4, 5, 6, 7, 8))
-    say(f"{len(rows):,} passes; tokens by our count, prompt and output by the provider's")
+    whose = (
+        "prompt estimated: these requests were never sent"
+        if _observed(stream)
+        else "prompt and output by the provider's"
+    )
+    say(f"{len(rows):,} passes; tokens by our count, {whose}")
+
+
+def _observed(stream: str) -> bool:
+    """Whether a session was only observed by the proxy (PROXY-71)."""
+    return stream.split("/")[1].endswith("-observed")
 
 
 def _note(row: Row) -> str:

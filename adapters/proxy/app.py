@@ -87,7 +87,7 @@ def _sessions(config: Config, engine: Engine) -> Sessions:
     own = policy(config)
 
     def opened(wanted: Opening) -> Session:
-        limit = limits(wanted.model, config.models)
+        limit = limits(wanted.model, config.models, wanted.betas)
         return engine.session(
             wanted.id,
             harness=wanted.harness,

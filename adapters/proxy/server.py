@@ -67,7 +67,8 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """Return the listening socket. ``port`` 0: any free one. Raises ``OptionError``."""
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(kind, socket.SOCK_STREAM)
+    # the protocol is named so that asyncio turns Nagle off: each event of a stream would else wait for an ACK (40 ms)
+    found = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name != "nt":  # there it would let another program take the port away
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -25,13 +25,17 @@ _CANDIDATES = 8
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """What ``Engine.session`` is asked for: limits and policy are the caller's to add."""
+    """What ``Engine.session`` is asked for: limits and policy are the caller's to add.
+
+    ``betas``: the request's ``anthropic-beta`` header, which may widen the model's window.
+    """
 
     id: str
     harness: str
     codec: str
     model: str
     mode: str
+    betas: str = ""
 
 
 class Managed:
@@ -50,7 +54,8 @@ class Managed:
         self.protocol = protocol
         self.lock = threading.RLock()
         self.session: api.Session | None = None
-        self.model = ""
+        self.asked = ""
+        self.betas = ""
         self.body: Body | None = None
         self.outgoing = Outgoing()
         self.turns: list[prefixes.Turn] = []
@@ -149,6 +154,7 @@ class Sessions:
             managed.body = body
             managed.users += 1
             self._known[managed.harness, managed.id] = self._known.pop((managed.harness, managed.id), managed)
+        managed.betas = headers.get("anthropic-beta", "")
         return Admitted(protocol, caller, body, managed)
 
     def prepare(
@@ -207,9 +213,10 @@ class Sessions:
     def _session(self, managed: Managed, body: Body) -> api.Session:
         model = small(body, "model")
         model = model if isinstance(model, str) else ""
-        if managed.session is None or managed.model != model:
-            opening = Opening(managed.id, managed.harness, managed.protocol.codec, model, managed.mode)
-            managed.session, managed.model = self._open(opening), model
+        asked = f"{model} {managed.betas}"
+        if managed.session is None or managed.asked != asked:
+            opening = Opening(managed.id, managed.harness, managed.protocol.codec, model, managed.mode, managed.betas)
+            managed.session, managed.asked = self._open(opening), asked
         return managed.session
 
     def _nearest(self, protocol: Protocol, headers: Mapping[str, str], raw: bytes) -> Managed | None:

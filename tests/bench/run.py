@@ -22,6 +22,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench import end_to_end
 from bench import proxied as requests
 from bench.floor import Floor
 
@@ -117,6 +118,24 @@ def whole(folder: Path, sizes: tuple[int, ...]) -> bool:
     show("pass", f"{statistics.median(passes) * 1e3:.1f} ms = {ratio:.2f} × ({statistics.median(bases) * 1e3:.1f} ms)")
     show("pass and the whole array back", f"{with_array:.2f} ×")
     return verdict(ratio <= 1.5, must=False)
+
+
+def through_the_proxy(folder: Path, sizes: tuple[int, ...]) -> bool:
+    """3b. A proxied request that extends the last one: <= 2 x (compare + copy + scan of the new span) + an append."""
+    say("3b", "a proxied request that extends the last one, end to end", "≤ 2 × (compare + copy + scan) + one append")
+    good = True
+    for tokens in end_to_end.TOKENS[:1] if sizes[-1] < 10_000 else end_to_end.TOKENS:
+        took = end_to_end.measure(folder, tokens)
+        most = 2 * took["base"] + took["append"]
+        good = good and took["more"] <= most
+        show(
+            f"{tokens:,} tokens ({took['bytes'] / 1e6:.1f} MB)",
+            f"foldlog {took['ours'] * 1e3:.1f} ms = {took['ours'] / took['plain']:.2f} × a plain proxy "
+            f"({took['plain'] * 1e3:.1f} ms)",
+            f"added {took['more'] * 1e3:.1f} ms = {took['more'] / most:.2f} × the budget ({took['base'] * 1e3:.1f} ms "
+            f"twice, {took['append'] * 1e3:.1f} ms), {took['more'] / took['floor']:.1f} × the floor of its pass",
+        )
+    return verdict(good, must=False)
 
 
 def folding(folder: Path, sizes: tuple[int, ...]) -> bool:
@@ -369,6 +388,7 @@ BUDGETS = {
     "1": deferred,
     "2": whole,
     "3": proxied,
+    "3b": through_the_proxy,
     "4": folding,
     "7": memory,
     "5": opening,

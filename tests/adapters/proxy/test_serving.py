@@ -212,3 +212,11 @@ def test_helper_calls_touch_no_session(provider: Provider, proxy: Proxy) -> None
     assert len(proxy.events()) == before
     wait_for(lambda: len(proxy.moments()) == 2)
     assert [moment["kind"] for moment in proxy.moments()] == ["main", "helper"]
+
+
+def test_a_beta_that_widens_the_window_is_seen(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-39."""
+    proxy.ask(ONE)
+    proxy.ask([*ONE, assistant("ok"), user("on")], headers={"anthropic-beta": "x-1,context-1m-2025-08-07"})
+    limits = [event.context_limit for event in proxy.events() if isinstance(event, ev.ModelChanged)]
+    assert limits == [200_000, 1_000_000]
