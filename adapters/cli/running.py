@@ -21,9 +21,10 @@ from .. import config as configuration
 from .. import local
 from ..config import Config
 from . import options
+from .edits import recorded
 from .live import Totals, follow, health
 from .terminal import warn
-from .wrapping import upstreams_of, wrap
+from .wrapping import PLUGIN_HOSTS, host_of, upstreams_of, wrap
 
 LONGEST_LOG = 4 * 1024 * 1024
 """Bytes of the log after which it is put aside."""
@@ -62,6 +63,9 @@ def run(
     config = configuration.load()
     if db is not None:
         config = config.model_copy(update={"db": db})
+    host = host_of(command[0])
+    if host in PLUGIN_HOSTS and (recorded(host).files or host != "opencode"):
+        raise OptionError(_by_plugin(host), value=command[0], where="COMMAND")
     named = upstreams_of(command, os.environ, config.port if port is None else port)
     code = 1
     with contextlib.ExitStack() as stack:
@@ -81,6 +85,15 @@ def run(
         said = totals.line() + ("" if found is None else f" (all that the proxy on port {proxy.port} served meanwhile)")
     warn(f"foldlog: {said}")
     raise typer.Exit(code)
+
+
+def _by_plugin(host: str) -> str:
+    if recorded(host).files:
+        return f"{host} is set up with foldlog's plugin, which does what the proxy would; start {host} as always"
+    return (
+        f"{host} does not take a provider's address from its environment; run `foldlog setup {host}` once, and then "
+        f"start {host} as always"
+    )
 
 
 def _running(config: Config, port: int | None, named: Mapping[str, str]) -> local.Run | None:

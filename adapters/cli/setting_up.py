@@ -118,7 +118,6 @@ def _codex(where: Where) -> list[Edit]:
         _same_upstream("openai", asked, where, file)
         path = ("openai_base_url",) if provider == "openai" else ("model_providers", provider, "base_url")
         made.insert(0, Edit(str(file), "toml", f"{where.url}/v1", path))
-        made.append(Edit(str(file), "toml", False, ("features", "enable_request_compression")))
     return made
 
 

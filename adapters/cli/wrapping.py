@@ -27,8 +27,8 @@ CARRIED = (
     "PYTHONPATH",
 )  # fmt: skip
 """Variables a host may keep from its MCP servers, and which ours needs to find proxy, store and configuration."""
-PLUGIN_HOSTS = ("pi", "omp")
-"""Hosts that ask providers by their own settings only; an extension serves them."""
+PLUGIN_HOSTS = ("pi", "omp", "opencode")
+"""Hosts that a plugin serves. The first two ask providers by their own settings only, and the proxy cannot."""
 
 
 class Wrapped(msgspec.Struct, frozen=True):
@@ -81,15 +81,9 @@ def upstreams_of(command: Sequence[str], environ: Mapping[str, str], port: int =
 def wrap(command: Sequence[str], run: local.Run, file: Path, environ: Mapping[str, str], *, tools: bool) -> Wrapped:
     """Return ``command`` with what sends its requests to ``run``, whose run file is ``file``.
 
-    ``tools``: the host also gets foldlog's MCP server. Raises ``OptionError`` for a host the proxy cannot serve.
+    ``tools``: the host also gets foldlog's MCP server. Raises ``OptionError`` for settings that cannot be read.
     """
     host = host_of(command[0])
-    if host in PLUGIN_HOSTS:
-        raise OptionError(
-            f"{host} does not take a provider's address from its environment; run `foldlog setup {host}` once, and "
-            f"then {host} as always",
-            value=command[0],
-        )
     env = dict(environ)
     env[ANTHROPIC] = run.url
     env[OPENAI] = env["OPENAI_API_BASE"] = f"{run.url}/v1"
@@ -210,8 +204,6 @@ def _codex(args: Sequence[str], run: local.Run, env: Mapping[str, str], *, tools
     name, _ = codex_provider(args, env)
     key = "openai_base_url" if name == "openai" else f"model_providers.{tomltext.key(name)}.base_url"
     flags = ["-c", f"{key}={tomltext.written(f'{run.url}/v1')}"]
-    # a login with ChatGPT would send requests compressed in a way only its own server reads
-    flags += ["-c", "features.enable_request_compression=false"]
     if tools:
         flags += ["-c", f"mcp_servers.{NAME}={tomltext.written(codex_server(env))}"]
     return flags

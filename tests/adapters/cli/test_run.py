@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from foldlog.adapters import local
-from foldlog.adapters.cli import wrapping
-from foldlog.domain.errors import OptionError
-from support.program import command, environment
+from foldlog.adapters.cli import edits, wrapping
+from support.program import command, environment, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")]
 KEY = "sk-ant-planted-0123456789abcdef"
@@ -259,14 +258,24 @@ def test_what_others_get():
     assert given["model"] == "x"
     assert given["provider"]["openai"] == {"name": "n", "options": {"baseURL": "http://127.0.0.1:4141/v1"}}
     assert given["mcp"]["foldlog"]["environment"] == {"FOLDLOG_PROXY": "/run/proxy-4141.json"}
-    for host in ("pi", "/opt/omp"):
-        with pytest.raises(OptionError) as caught:
-            wrapped([host])
-        assert "foldlog setup" in str(caught.value)
     behind = wrapped(["python"], {"HTTPS_PROXY": "http://corp:1", "NO_PROXY": "a"}).env
     assert behind["NO_PROXY"] == "a,127.0.0.1,localhost,::1"
     assert "NO_PROXY" not in wrapped(["python"]).env
     assert wrapping.upstreams_of(["x"], {"OPENAI_BASE_URL": "https://gw/v1/"}) == {"openai": "https://gw/v1"}
+
+
+@pytest.mark.rule("RUN-4")
+def test_a_host_with_a_plugin_is_not_managed_twice(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    for host in ("pi", "/opt/omp"):
+        result = run("run", "--", host)
+        assert result.exit_code == 2
+        assert f"foldlog setup {Path(host).name}" in result.stderr
+    edits.record_path("opencode").parent.mkdir(parents=True)
+    edits.record_path("opencode").write_text('{"files": [{"file": "x", "after": "", "backup": "", "done": []}]}')
+    result = run("run", "--", "opencode", "run")
+    assert result.exit_code == 2
+    assert "start opencode as always" in result.stderr
 
 
 def test_an_address_of_our_own_proxy_is_no_upstream():
