@@ -65,6 +65,7 @@ def test_numbers_the_agent_cannot_use_are_not_shown():
     [
         ("anthropic", {"name": "ctx_reduce", "input_schema": {}}, True),
         ("anthropic", {"name": "mcp__foldlog__ctx_reduce", "input_schema": {}}, True),
+        ("anthropic", {"name": "foldlog_ctx_reduce", "input_schema": {}}, True),
         ("anthropic", {"name": "ctx_reduce_later", "input_schema": {}}, False),
         ("openai-chat", {"type": "function", "function": {"name": "ctx_reduce", "parameters": {}}}, True),
         ("openai-chat", {"type": "function", "function": {"name": "Bash", "parameters": {}}}, False),
