@@ -14,7 +14,8 @@ from .base import Violation, fingerprint, has_lone_surrogate, is_blank, not_json
 RULES: dict[str, str] = {
     "ANT-1": "everything is JSON: no NaN, no infinity, only text as keys",
     "ANT-2": "no text holds half a surrogate pair",
-    "ANT-3": "messages is a non-empty list of objects with the members role and content and no others",
+    "ANT-3": "messages is a non-empty list of objects with the members role and content and no others; "
+    "a system message may say output_config and clear_at",
     "ANT-4": "the role of a message is user, assistant or system",
     "ANT-5": "the first message is a user message",
     "ANT-6": "the last message is a user message; where a model takes a prefill, it may be an assistant's "
@@ -48,6 +49,9 @@ RULES: dict[str, str] = {
     "ANT-33": "a system message stands directly behind a user message, ends the request or stands before an "
     "assistant's, and holds text",
 }
+
+_BESIDE_SYSTEM = {"output_config", "clear_at"}
+"""What a system message may carry beside its text: it changes the effort, or is there for one turn."""
 
 
 class Incremental:
@@ -107,7 +111,8 @@ class Incremental:
         if not isinstance(message, dict):
             self._add("ANT-3", where, "a message is an object")
             return
-        if set(message) != {"role", "content"}:
+        beside = _BESIDE_SYSTEM if message.get("role") == "system" else set()
+        if set(message) - beside != {"role", "content"}:
             self._add("ANT-3", where, f"a message has role and content, not {sorted(map(str, message))}")
         role = message.get("role")
         if role not in ("user", "assistant", "system"):

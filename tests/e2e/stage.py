@@ -41,6 +41,11 @@ class Stage:
         return self.room.home / "foldlog.db"
 
     @property
+    def proxy_used(self) -> bool:
+        """Whether foldlog stands between host and provider; else it is inside the host, as a plugin."""
+        return self.server is not None
+
+    @property
     def records(self) -> list[record.Record]:
         """What the provider saw up to now."""
         return record.read(self.room.provider)

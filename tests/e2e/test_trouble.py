@@ -49,18 +49,28 @@ def test_busy_providers_and_broken_streams_are_lived_through(host, tmp_path):
     assert wrong == []
 
 
-def test_an_overflow_is_learnt_and_the_request_sent_again_before_the_host_sees_it(host, tmp_path):
-    """The provider's window turns out smaller than configured: foldlog learns it, folds, and asks again."""
+def test_an_overflow_is_learnt_and_the_work_goes_on(host, tmp_path):
+    """The provider's window turns out smaller than configured. The proxy learns it, folds and asks again before the
+    host sees anything; a plugin learns it, the turn ends with the provider's words, and the next one fits.
+    """
     limit = host.WINDOW * 3 // 4
     failures = (Failure(9, "overflow", limit=limit, used=limit + 900),)
-    made = play(tmp_path, host, lambda work: scripts.trouble(work, host.WINDOW, failures, steps=16))
+    script = lambda work: scripts.trouble(work, host.WINDOW, failures, steps=16)  # noqa: E731
+    with stage(tmp_path / "r", host, script, managed=True) as made:
+        ran = made.play(scripts.PROMPT.format(track="main", step=0))
+        if not made.proxy_used and host.said(ran) != "The list is done.":
+            ran = made.play(scripts.PROMPT.format(track="main", step=9), host.session_of(ran))
+        assert (ran.code, host.said(ran)) == (0, "The list is done."), (ran.out[-2000:], ran.err[-2000:])
     told = events(made.db, ev.OverflowReported)
     assert len(told) == 1
     assert (told[0].limit, told[0].used) in {(limit, limit + 900), (0, 0)}  # one wire gives no figures
     assert [each.n for each in made.records if each.kind == "summary"] == [], "the host compacted by itself"
+    assert [each.message for each in made.records if each.failure == "invalid"] == []
     refused = next(each for each in made.records if each.failure == "overflow")
     again = next(each for each in made.records if each.n > refused.n and each.step == 9)
-    assert measure.size(again) < measure.size(refused)
+    assert again.status == 200
+    if made.proxy_used:
+        assert measure.size(again) < measure.size(refused)
 
 
 @pytest.mark.parametrize("bound", [False, True], ids=["signed", "bound"])

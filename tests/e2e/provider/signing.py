@@ -66,29 +66,25 @@ def anthropic_complaint(body: dict[str, Any], blocks: list[Block], thought: set[
                     "modified. These blocks must remain as they were in the original response."
                 )
             steps.add(said["step"])
-    running = _running_round(body)
-    expected = [step for step in running if step in thought]
-    lost = [step for step in expected if step not in steps]
-    if (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"} and lost and len(lost) < len(expected):
+    newest = _newest_answer(body)
+    on = (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}
+    if on and steps and newest in thought and newest not in steps:  # all of it may go, a part of it may not
         return (
-            f"messages.{len(body['messages']) - 1}: `thinking` or `redacted_thinking` blocks in the latest assistant "
+            f"messages.{len(body['messages']) - 2}: `thinking` or `redacted_thinking` blocks in the latest assistant "
             "message cannot be modified. These blocks must remain as they were in the original response."
         )
     return ""
 
 
-def _running_round(body: dict[str, Any]) -> list[str]:
-    """The steps of the calls behind the last user turn that holds more than results and reminders."""
-    found: list[str] = []
+def _newest_answer(body: dict[str, Any]) -> str:
+    """The step of the newest answer with calls."""
     for message in reversed(body.get("messages") or []):
         content = message.get("content")
         if message.get("role") == "assistant" and isinstance(content, list):
-            found += [f"{m[1]}_{m[2]}" for block in content if (m := CALL.fullmatch(str(block.get("id", ""))))]
-        elif message.get("role") == "user" and not (
-            isinstance(content, list) and any(block.get("type") == "tool_result" for block in content)
-        ):
-            break
-    return found
+            for block in content:
+                if m := CALL.fullmatch(str(block.get("id", ""))):
+                    return f"{m[1]}_{m[2]}"
+    return ""
 
 
 def responses_complaint(items: list[dict[str, Any]]) -> str:
