@@ -554,7 +554,7 @@ def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:
 
 
 def is_reduce(name: str) -> bool:
-    """Whether a tool name is ``ctx_reduce``, bare or behind a host's prefix (``mcp__foldlog__``, ``foldlog_``, ``_``)."""
+    """Whether a tool name is ``ctx_reduce``, bare or behind a host's prefix (``mcp__foldlog__``, ``_``)."""
     return name == "ctx_reduce" or name.endswith("_ctx_reduce")
 
 
