@@ -162,8 +162,16 @@ class Desk:
         with suppress(UnknownSession):
             self.store.engine().find(f"{caller.host}/{given.new}")
             return {"session": given.new, "new": False}
-        child = self._session(caller, given.session).fork(given.new, given.at or None)
-        return {"session": child.id, "new": True}
+        parent = self._session(caller, given.session)
+        at = given.at
+        if isinstance(at, list):
+            with parent.core.lock:
+                state = parent.core.hot().state
+                known = [id_ for id_ in at if state.hosts.get(id_, 0) in state.pos]
+            if not known:
+                raise InputError("the session has none of the fork's messages", value=given.session, where="at")
+            at = known[-1]
+        return {"session": parent.fork(given.new, at or None).id, "new": True}
 
     def ack(self, caller: Caller, given: shapes.Ack) -> dict[str, Any]:
         """Compare what the plugin made of a view with what the view says."""

@@ -96,11 +96,14 @@ class Tool(msgspec.Struct):
 
 
 class Fork(msgspec.Struct):
-    """A new session goes on from ``session``, from behind message ``at`` (a host id; ``""``: from its end)."""
+    """A new session goes on from ``session``, from behind message ``at`` (a host id; ``""``: from its end).
+
+    A list: the new session's messages in order; it goes on from behind the last one the other's requests had.
+    """
 
     session: str
     new: str
-    at: str = ""
+    at: str | list[str] = ""
 
 
 class Removed(msgspec.Struct):

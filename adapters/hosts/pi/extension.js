@@ -107,10 +107,9 @@ export class Extension {
       const session = this.of(ctx).conversation.session;
       const branch = ctx.sessionManager.getBranch?.() ?? [];
       const parent = parentId(ctx.sessionManager.getHeader?.()?.parentSession);
-      const last = branch.map(messageOf).filter((/** @type {any} */ one) => one && one.role !== "system");
-      if (!parent || parent === session || !last.length) return;
-      const ids = identified(last);
-      await this.client.call("fork", { session: parent, new: session, at: ids[ids.length - 1] }, { timeout: SOON_MS });
+      const own = branch.map(messageOf).filter((/** @type {any} */ one) => one && one.role !== "system");
+      if (!parent || parent === session || !own.length) return;
+      await this.client.call("fork", { session: parent, new: session, at: identified(own) }, { timeout: SOON_MS });
     } catch {
       // the parent is not known, or nobody answers: the session begins by itself, and its first pass says what is wrong
     }

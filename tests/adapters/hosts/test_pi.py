@@ -225,19 +225,25 @@ def test_with_compaction_off_the_host_compacts(start):
 
 @pytest.mark.rule("EXT-8")
 def test_a_fork_goes_on_from_the_prefix_the_provider_has(start, tmp_path):
-    start()
+    running = start()
     parent = tmp_path / "parent.jsonl"
     parent.write_text('{"type":"session","id":"s1"}\n')
     branch = [{"type": "message", "id": str(k), "message": message} for k, message in enumerate(talk(2))]
+    branch.append({"type": "message", "id": "x", "message": assistant(9, text="never in a request", stop="stop")})
     done = play(
         context(talk(3)),
         {"session": "s2", "branch": branch},
         {"on": "session_start", "event": {"reason": "fork"}},
-        context([*talk(2), user("another way", 500)]),
+        context([*talk(2), branch[-1]["message"], user("another way", 500)]),
         parent=str(parent),
     )
     first, _, _, forked = done["results"]
-    assert forked["messages"][:-1] == first["messages"][: len(forked["messages"]) - 1]
+    assert forked["messages"][:-2] == first["messages"][: len(forked["messages"]) - 2]
+    engine = running.desk.store.engine()
+    [begun] = [
+        stored.event for stored in engine.log.read("session/pi/s2") if type(stored.event).__name__ == "SessionForked"
+    ]
+    assert begun.parent == "session/pi/s1"
     assert forked["messages"][-1]["content"][0]["text"].endswith("another way")
 
 
