@@ -52,6 +52,7 @@ class Desk:
         self.relay = Relay()
         self.store = Opened(lambda: make(self.relay))
         self._lock = threading.Lock()
+        self._over: set[Key] = set()
         self._shelf = Shelf(
             config.hot_sessions_mb * 1024 * 1024, lambda key: self.store.engine().release(key[1], key[0])
         )
@@ -109,6 +110,8 @@ class Desk:
 
     def usage(self, caller: Caller, given: shapes.Usage) -> dict[str, Any]:
         """Take what the provider counted."""
+        with self._lock:
+            self._over.discard((caller.host, given.session))
         self._request(caller, given.session, given.number).report_usage(
             given.input, given.cache_read, given.cache_write, given.output, command=given.command
         )
@@ -119,9 +122,14 @@ class Desk:
         request = self._request(caller, given.session, given.number)
         if given.kind:
             request.report_failure(given.kind, detail=given.text, command=given.command)
-            return {"kind": given.kind, "what_to_do": ""}
+            return {"kind": given.kind, "what_to_do": "", "again": False}
         found = request.report_error(given.status or None, given.text, command=given.command)
-        return {"kind": found.kind, "what_to_do": found.what_to_do}
+        key = caller.host, given.session
+        with self._lock:
+            again = found.overflow and key not in self._over
+            if again:
+                self._over.add(key)
+        return {"kind": found.kind, "what_to_do": found.what_to_do, "again": again}
 
     def tool(self, caller: Caller, given: shapes.Tool) -> dict[str, Any]:
         """Run a tool of the agent. A wrong argument is an answer for the model, not a failure of the link."""

@@ -25,7 +25,7 @@ const SOON_MS = 5_000;
  * @property {string} [version]
  * @property {Record<string, string | undefined>} [env]
  *
- * @typedef {{ conversation: Conversation, number: number, reported: Promise<any>[] }} Session
+ * @typedef {{ conversation: Conversation, number: number, reported: Promise<any>[], failed?: Promise<any> }} Session
  */
 
 /** @param {Settings} [settings] */
@@ -69,6 +69,11 @@ export class Extension {
     });
     pi.on("session_before_compact", () => (this.compaction ? { cancel: true } : undefined));
     pi.on("session_compact", (/** @type {any} */ _, /** @type {any} */ ctx) => void this.tell(ctx, "compacted", {}));
+    // what Pi calls its last boundary OMP calls a stop; there a request has to bring a text of its own
+    pi.on("agent_before_settle", async (/** @type {any} */ _, /** @type {any} */ ctx) => ((await this.again(ctx)) ? { continue: true } : undefined));
+    pi.on("session_stop", async (/** @type {any} */ _, /** @type {any} */ ctx) =>
+      (await this.again(ctx)) ? { continue: true, additionalContext: "Go on where you were." } : undefined,
+    );
     pi.on("session_before_switch", () => this.settle(0));
     pi.on("session_shutdown", () => this.shutdown());
     for (const tool of TOOLS) {
@@ -203,13 +208,23 @@ export class Extension {
     const command = message.responseId ? String(message.responseId) : "";
     if (message.stopReason === "aborted") void this.tell(ctx, "failure", { number, kind: "aborted", command });
     else if (message.stopReason === "error")
-      void this.tell(ctx, "failure", { number, text: String(message.errorMessage ?? "").slice(0, 8_000), command });
+      session.failed = this.tell(ctx, "failure", { number, text: String(message.errorMessage ?? "").slice(0, 8_000), command });
     else {
       const { input, cacheRead, cacheWrite, output } = message.usage ?? {};
       const counted = [input, cacheRead, cacheWrite].some((one) => one > 0);
       const usage = counted ? { input: count(input), cache_read: count(cacheRead), cache_write: count(cacheWrite), output: count(output) } : {};
       void this.tell(ctx, "usage", { number, command, ...usage });
     }
+  }
+
+  /** Whether what overflowed goes once more: the process says if it is worth it, and its next pass makes it fit. @param {any} ctx */
+  async again(ctx) {
+    const session = this.of(ctx);
+    const said = await session.failed;
+    session.failed = undefined;
+    if (!said?.again) return false;
+    notify(ctx, "the provider refused the request as too long; it is made smaller and sent again", "info");
+    return true;
   }
 
   /** @param {any} ctx @param {string} method @param {Record<string, any>} params */

@@ -154,6 +154,25 @@ def test_answers_are_reported_and_imitations_taken_out(start, omp):
     assert session.status().passes == 3
 
 
+@pytest.mark.rule("EXT-10")
+@pytest.mark.parametrize(("event", "omp"), [("agent_before_settle", False), ("session_stop", True)])
+def test_what_overflowed_goes_once_more(start, event, omp):
+    start()
+    over = {"text": "x", "stop": "error", "errorMessage": "prompt is too long: 90001 tokens > 90000 maximum"}
+    settle = {"on": event, "event": {}}
+    done = play(
+        context(talk(9)), answered(assistant(1, **over)), settle, settle,
+        context(talk(9)), answered(assistant(2, **over)), settle,  # a second one in a row is not worth a third
+        context(talk(9)), answered(assistant(3, usage=80_000)), settle,
+        context(talk(9)), answered(assistant(4, **{**over, "errorMessage": "overloaded"})), settle,
+        omp=omp,
+    )  # fmt: skip
+    said = [result for result in done["results"] if result and "continue" in result]
+    assert [result["continue"] for result in said] == [True]
+    assert done["results"][2] == said[0]
+    assert any("made smaller" in words for _, words in done["notices"])
+
+
 @pytest.mark.rule("EXT-6")
 def test_tools_and_commands(start):
     start()
