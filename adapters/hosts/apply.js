@@ -43,7 +43,14 @@ import * as pi from "./pi/messages.js";
  * @property {string[]} missing   ids the edits named and the host did not hand over
  */
 
-const CODECS = /** @type {Record<string, typeof opencode | typeof pi>} */ ({ opencode, pi });
+/**
+ * @typedef {object} Codec what the view needs to know of a host's messages
+ * @property {(message: any) => { values: any[], role: string, members?: Record<string, any> }} spoken
+ * @property {(message: any, entry: Entry) => any} render
+ * @property {(role: string, text: string) => any} textMessage
+ * @property {(arc: { id: string, name: string, input: any, output: string }) => any[]} arcMessages
+ */
+const CODECS = /** @type {Record<string, Codec>} */ ({ opencode, pi });
 const NOTHING = /** @type {Entry} */ ({ id: "" });
 
 /** Edits that do not lie on the view that is held: the whole one has to be asked for. */
@@ -76,11 +83,11 @@ export function take(held, edits) {
 
 /** @param {string} codec @param {any} message @param {Buffer} digest */
 function link(codec, message, digest) {
-  const { values, role, members } = /** @type {any} */ (CODECS[codec].spoken(message));
+  const { values, role, members } = CODECS[codec].spoken(message);
   return blockDigests(values, role, members).reduce((so, block) => sha256(so, block), digest);
 }
 
-/** @param {string} codec @param {Unit} unit */
+/** @param {string} codec @param {Unit} unit @returns {any[]} */
 function unitMessages(codec, unit) {
   return unit.kind === "text" ? [CODECS[codec].textMessage(unit.role, unit.text)] : CODECS[codec].arcMessages(unit);
 }
@@ -92,7 +99,7 @@ export function render(codec, message, entry) {
 
 /** The digests of a message's blocks, as hex. @param {string} codec @param {any} message */
 export function digests(codec, message) {
-  const { values, role, members } = /** @type {any} */ (CODECS[codec].spoken(message));
+  const { values, role, members } = CODECS[codec].spoken(message);
   return blockDigests(values, role, members).map((one) => one.toString("hex"));
 }
 

@@ -5,9 +5,18 @@
  */
 
 /**
+ * @typedef {object} Given a slot as told: what is left out has its default
+ * @property {number} [tag]
+ * @property {"text" | "placeholder" | "skeleton" | "marker" | "empty" | "absent" | "raw"} [body]
+ * @property {string} [text]
+ * @property {string} [pre]
+ * @property {string} [post]
+ * @property {"strip" | "keep"} [media]
+ * @property {"cleared" | "absent" | "keep"} [think]
+ *
  * @typedef {object} Entry what the view holds of one message
  * @property {string} id
- * @property {(number | Partial<Slot>)[]} [parts] a number alone is a tag; parts not named are as the host sent them
+ * @property {(number | Given)[]} [parts] a number alone is a tag; parts not named are as the host sent them
  * @property {"absent" | "shell"} [shape]
  * @property {string} [text] of a shell
  * @property {number} [trail]
@@ -15,7 +24,7 @@
 
 /** What the view holds of one part. */
 export class Slot {
-  /** @param {number | Partial<Slot>} given */
+  /** @param {number | Given} given */
   constructor(given) {
     const told = typeof given === "number" ? { tag: given } : given;
     this.tag = told.tag ?? 0;
