@@ -129,7 +129,7 @@ def test_without_a_process_the_turn_is_refused_and_the_person_told_why(folder):
 @pytest.mark.rule("OC-2")
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_store_that_cannot_be_used(start, closed):
-    def make() -> Engine:
+    def make(_: Any) -> Engine:
         raise StoreNewer("the store was written by a newer foldlog")
 
     start(make=make, fail_closed_blocking=closed)
