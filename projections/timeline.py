@@ -25,6 +25,8 @@ class Row(msgspec.Struct, frozen=True):
 
     ``tokens``: our own count of the request; ``prompt`` and ``output``: the provider's. ``parts``: parts no earlier
     request held; ``landed``: drops. ``held``: queued drops could have landed and did not. ``outcome``: how it failed.
+    ``lost``: of the request before, what the provider did not read from its cache though only the host changed
+    something (``divergence``): the price of the host's own doing.
     """
 
     number: int
@@ -44,12 +46,14 @@ class Row(msgspec.Struct, frozen=True):
     output: int = -1
     outcome: str = ""
     message: str = ""
+    lost: int = -1
 
 
 def timeline(source: Source, stream: str) -> list[Row]:
     """Return the passes of a stream in order, refusals and replays included. Raises ``StoreDamaged``."""
     rows: list[Row] = []
     place: dict[int, int] = {}
+    before = -1  # the newest prompt the provider counted, and so cached
     for stored in source.read(stream):
         event = stored.event
         if isinstance(event, ev.Pass | ev.PassRefused | ev.LastGoodReplayed):
@@ -58,7 +62,9 @@ def timeline(source: Source, stream: str) -> list[Row]:
         elif isinstance(event, ev.UsageReported | ev.RequestOutcome | ev.OverflowReported):
             index = place.get(event.number)
             if index is not None:
-                rows[index] = _answered(rows[index], event)
+                rows[index] = _answered(rows[index], event, before)
+                if isinstance(event, ev.UsageReported) and not rows[index].side:
+                    before = rows[index].prompt if rows[index].prompt >= 0 else before
     return rows
 
 
@@ -86,14 +92,16 @@ def _row(version: int, event: ev.Pass | ev.PassRefused | ev.LastGoodReplayed) ->
     )
 
 
-def _answered(row: Row, event: ev.UsageReported | ev.RequestOutcome | ev.OverflowReported) -> Row:
+def _answered(row: Row, event: ev.UsageReported | ev.RequestOutcome | ev.OverflowReported, before: int) -> Row:
     replace = msgspec.structs.replace
     if isinstance(event, ev.RequestOutcome):
         return replace(row, outcome=event.outcome)
     if isinstance(event, ev.OverflowReported):
         return replace(row, outcome="overflow")
     counts = [count for count in (event.input, event.cache_read, event.cache_write) if count >= 0]
-    return replace(row, prompt=sum(counts) if counts else -1, output=event.output)
+    changed = row.divergence and row.level == "defer" and not row.side
+    lost = max(before - event.cache_read, 0) if changed and before >= 0 and event.cache_read >= 0 else -1
+    return replace(row, prompt=sum(counts) if counts else -1, output=event.output, lost=lost)
 
 
 class Cause(msgspec.Struct, frozen=True):

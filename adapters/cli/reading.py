@@ -72,7 +72,8 @@ def _observed(stream: str) -> bool:
 
 
 def _note(row: Row) -> str:
-    notes = [row.message, row.outcome, "beside the head" if row.side else "", "held" if row.held else ""]
+    lost = f"the host's change: {row.lost:,} tokens were not read from the cache" if row.lost >= 0 else ""
+    notes = [row.message, row.outcome, "beside the head" if row.side else "", "held" if row.held else "", lost]
     return "; ".join(note for note in notes if note)
 
 

@@ -66,6 +66,20 @@ def test_landed_drops_and_the_hosts_changes_are_seen(engine):
     assert rows[2].divergence == "revised"
 
 
+@pytest.mark.rule("PROXY-16")
+def test_what_the_host_changed_has_its_price(engine):
+    session = engine.session("s", context_limit=200_000)
+    messages = [ask(1), answer(1), ask(2)]
+    session.prepare(messages).report_usage(input=10, cache_read=0, cache_write=4_000)
+    messages += [answer(2), ask(3)]
+    session.prepare(messages).report_usage(input=10, cache_read=4_000, cache_write=1_000)
+    messages = [ask("1, said otherwise"), *messages[1:], answer(3), ask(4)]
+    session.prepare(messages).report_usage(input=10, cache_read=600, cache_write=4_900)
+    messages += [answer(4), ask(5)]
+    session.prepare(messages)
+    assert [row.lost for row in timeline(engine.log, STREAM)] == [-1, -1, 4_410, -1]
+
+
 def test_a_refusal_is_a_row(engine):
     session = engine.session("s", context_limit=2_000)
     with pytest.raises(foldlog.Refused) as refused:

@@ -269,3 +269,29 @@ def chat_step(n: str, out: str = "out") -> list[dict]:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": f"call_{n}", "content": f"{out} {n}"},
     ]
+
+
+@pytest.mark.rule("PROXY-17")
+def test_a_history_the_client_compacted_goes_on_in_its_session(door):
+    claude = {"x-claude-code-session-id": "s", "user-agent": "claude-cli/2"}
+    path = [user("hello")]
+    for n in range(4):
+        door.send(path, claude)
+        path = [*path, *step(f"{n}")]
+    critical = {"type": "text", "text": "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."}
+    asked = [*path[:-1], path[-1] | {"content": [*path[-1]["content"], critical]}]
+    version = door.engine.sessions()
+    assert door.send(asked, claude)[0] == "compaction"
+    assert door.engine.sessions() == version
+    path = [user("This session is being continued from a previous conversation that ran out of context. …")]
+    seen = []
+    for n in range(4):
+        admitted = door.admit(claude, messages=path)
+        request = door.sessions.prepare(admitted).request
+        door.sessions.done(admitted)
+        assert admitted.managed.name == "claude-code/s"
+        assert admitted.managed.outgoing.messages() == list(request.built.messages)
+        seen.append((request.level, request.reasons))
+        path = [*path, *step(f"again{n}")]
+    assert seen == [("defer", ("host_branch",)), ("defer", ()), ("defer", ()), ("defer", ())]
+    assert door.engine.session("s", harness="claude-code").status().messages == 7
