@@ -149,6 +149,8 @@ def _own(raw: bytes, given: bytes) -> list[bytes]:
     if not raw[at:]:
         return []
     if raw[at : at + 1] == b'"':
+        if not plain(raw).strip():
+            return []  # a block may not be blank; no system text says the same
         items = [b'{"type":"text","text":' + raw[at:].strip() + b"}"]
     else:
         items = [raw[begin:end] for begin, end in spans.elements(raw, at)]

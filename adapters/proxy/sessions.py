@@ -235,25 +235,30 @@ class Sessions:
 
     def _named(self, protocol: Protocol, caller: Caller, body: Body) -> Managed | None:
         """Return the session the client names; None for a call beside it: without tools, from another beginning."""
-        id, mode = caller.session or "", "primary"
-        if caller.kind == "subagent":
-            mode = "subagent"
-            agent = caller.agent
-            if agent is None and self._has(caller.harness, id):
-                agent = prefixes.name(protocol.codec, _turn(protocol, body, leading(protocol.codec, body)), "")
-            id = f"{id}:{agent}" if agent else id
-        found = self._known.get((caller.harness, id))
+        id = f"{caller.session}:{caller.agent}" if caller.agent else caller.session or ""
+        for name in (
+            id,
+            f"{id}.{protocol.name}",
+        ):  # a client that changes the provider's API goes on under a name beside
+            found = self._known.get((caller.harness, name))
+            if self._speaks(caller.harness, name, found) in ("", protocol.codec):
+                id = name
+                break
         if found is None:
-            return Managed(id, caller.harness, mode, protocol)
+            return Managed(id, caller.harness, "subagent" if caller.kind == "subagent" else "primary", protocol)
         if caller.kind == "main" and found.body is not None and bare(body) and not bare(found.body):
             first = leading(protocol.codec, body)
             if _turn(protocol, body, first) != _turn(protocol, found.body, leading(protocol.codec, found.body)):
                 return None
         return found
 
-    def _has(self, harness: str, id: str) -> bool:
-        one = self._known.get((harness, id))
-        return one is not None and one.mode == "primary"
+    def _speaks(self, harness: str, id: str, known: Managed | None) -> str:
+        """Return the codec of a session, in memory or stored; empty where there is none of that name."""
+        if known is not None:
+            return known.protocol.codec
+        if self._engine.log.head(session_stream(harness, id)) is None:
+            return ""
+        return self._engine.session(id, harness).core.hot().state.codec
 
     def _by_prefix(self, protocol: Protocol, caller: Caller, body: Body, near: Managed | None) -> Managed:
         """Return the session whose messages this request carries on, or a new one.

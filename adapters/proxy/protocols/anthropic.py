@@ -10,6 +10,7 @@ import msgspec
 
 from .. import marks
 from ..body import Body, rewrite
+from ..prefixes import turn
 from ..regions import billing
 from . import helpers
 from .base import (
@@ -61,10 +62,16 @@ def who(headers: Mapping[str, str], body: Body) -> Caller:
     if named(headers, PARENT_HEADERS):
         return Caller("subagent", client, session, None, "the client names a parent session", scope)
     if helpers.CLASSES.get(headers.get(helpers.CLASS_HEADER, "")) == "subagent":
-        return Caller("subagent", client, session, None, "the client calls it a subagent", scope)
+        return Caller("subagent", client, session, _unnamed(body), "the client calls it a subagent", scope)
     if any(_SUBAGENT in block for block in billing(body)):
-        return Caller("subagent", client, session, None, "the billing header names a subagent", scope)
+        return Caller("subagent", client, session, _unnamed(body), "the billing header names a subagent", scope)
     return Caller("main", client, session, None, "", scope)
+
+
+def _unnamed(body: Body) -> str:
+    """Return a name for a subagent that has none and shares its session's: its task, which does not change."""
+    task = turn("anthropic", body.messages[0], 0).ident.hex() if body.messages else ""
+    return f"task-{task[:12]}"
 
 
 def _user(body: Body) -> tuple[str | None, str]:

@@ -81,6 +81,16 @@ def test_marks_change_no_other_byte_and_thinking_and_blank_text_carry_none():
     assert marked(assemble(take(request(messages), "messages"), alone, None)) == ["system0", "0.0"]
 
 
+@pytest.mark.rule("PROXY-12")
+@pytest.mark.parametrize("blank", ["", " \n", []])
+def test_a_blank_system_text_is_left_out(blank):
+    body = take(request([{"role": "user", "content": "a"}], system=blank), "messages")
+    out = outgoing([{"role": "user", "content": "a"}], system=blank)
+    data = json.loads(assemble(body, out, None))
+    assert "system" not in data
+    assert marked(json.dumps(data).encode()) == ["0.0", "1.0", "2.0"]
+
+
 @pytest.mark.rule("PROXY-13")
 def test_a_tail_out_of_sight_is_marked_again_in_the_place_of_m0():
     body = take(request([results(1)]), "messages")

@@ -161,7 +161,23 @@ def test_subagents_are_sessions_of_their_own(door):
     inner = named | {"x-claude-code-request-class": "subagent"}
     one, two = door.send([user("find x")], inner)[0], door.send([user("find y")], inner)[0]
     assert len({name, one, two, "claude-code/s"}) == 4
+    door.restart()
     assert door.send([user("find x"), *step("q")], inner)[0] == one
+
+
+@pytest.mark.rule("PROXY-4")
+def test_a_client_that_changes_the_api_in_a_session_goes_on_under_a_name_beside(door):
+    named = {"x-session-id": "ses_1"}
+    path = [user("hello"), *step("1")]
+    assert door.send([user("hello")], named)[0] == "proxy/ses_1"
+    chat = {"path": "/v1/chat/completions", "messages": [user("hello"), *chat_step("1")]}
+    for _ in range(2):
+        admitted = door.admit(named, **chat)
+        door.sessions.prepare(admitted)
+        door.sessions.done(admitted)
+        assert admitted.managed.name == "proxy/ses_1.openai-chat"
+        door.restart()
+    assert door.send(path, named)[0] == "proxy/ses_1"
 
 
 @pytest.mark.rule("PROXY-10")
