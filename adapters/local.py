@@ -26,7 +26,8 @@ _WINDOWS = sys.platform == "win32"
 class Run(msgspec.Struct, frozen=True):
     """A running process of foldlog: where it listens and what a caller must show. ``socket``: a path, where it has one.
 
-    ``token`` is the bearer token of everything under ``/foldlog/``; it never leaves this file.
+    ``token`` is the bearer token of everything under ``/foldlog/``; it never leaves this file. ``passing``: it ends
+    with the one command it serves, so nothing else may rely on it.
     """
 
     port: int
@@ -35,6 +36,7 @@ class Run(msgspec.Struct, frozen=True):
     version: str
     socket: str = ""
     host: str = "127.0.0.1"
+    passing: bool = False
 
     @property
     def url(self) -> str:

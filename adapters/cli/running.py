@@ -67,24 +67,32 @@ def run(
     if host in PLUGIN_HOSTS and (recorded(host).files or host != "opencode"):
         raise OptionError(_by_plugin(host), value=command[0], where="COMMAND")
     named = upstreams_of(command, os.environ, config.port if port is None else port)
-    code = 1
     with contextlib.ExitStack() as stack:
         found = None if observe or db is not None else _running(config, port, named)
         if found is None:
             proxy, summary = stack.enter_context(_own_proxy(config, port, named, observing=observe))
         else:
             proxy, summary = found, None
-        ready = wrap(command, proxy, local.proxy_file(proxy.port), os.environ, tools=tools)
+        ready = wrap(command, proxy, local.proxy_file(proxy.port), {**os.environ, **_upstreams(named)}, tools=tools)
         for note in ready.notes:
             warn(f"foldlog: {note}")
-        totals = stack.enter_context(_counting(proxy)) if not observe else None
+        totals = stack.enter_context(_counting(proxy))
         code = _child(ready.args, ready.env)
         _settled(proxy)
         said = summary() if observe and summary is not None else ""
-    if totals is not None:
-        said = totals.line() + ("" if found is None else f" (all that the proxy on port {proxy.port} served meanwhile)")
+    said = said or totals.line()
+    if found is not None:
+        said += f" (all that the proxy on port {proxy.port} served meanwhile)"
+    if len(totals.sessions) == 1:
+        said += f"; pass by pass: foldlog passes {next(iter(totals.sessions))}"
     warn(f"foldlog: {said}")
     raise typer.Exit(code)
+
+
+def _upstreams(named: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a further `foldlog run` inside the command asks where this one does."""
+    keys = {key: variable for variable, key in configuration.ENVIRONMENT.items()}
+    return {keys[f"upstreams.{name}"]: url for name, url in named.items()}
 
 
 def _by_plugin(host: str) -> str:
@@ -97,10 +105,10 @@ def _by_plugin(host: str) -> str:
 
 
 def _running(config: Config, port: int | None, named: Mapping[str, str]) -> local.Run | None:
-    """Return the proxy of this user that can serve: of this version, managing, and asking where the command would."""
+    """Return the proxy of this user that can serve: one that stays, of this version, managing, asking as we would."""
     wanted = config.port if port is None else port
     found = next((one for one in local.proxies() if one.port == wanted), None)
-    if found is None or found.version != __version__:
+    if found is None or found.passing or found.version != __version__:
         return None
     if any(config.upstreams.get(name) != url for name, url in named.items()):  # type: ignore[call-overload]  # a plain name
         return None

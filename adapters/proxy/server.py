@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
 import structlog
 import uvicorn
 from starlette.applications import Starlette
@@ -106,7 +107,7 @@ def beside(app: Starlette, listening: socket.socket, token: str, grace: int) -> 
 
     Raises ``FoldlogError`` (``NOT_STARTED``).
     """
-    told = _run_of(listening, token)
+    told = msgspec.structs.replace(_run_of(listening, token), passing=True)
     place: Path = local.proxy_file(told.port)
     begun = threading.Event()
     server = Server(_settings(app, grace), begun.set, lambda: None)

@@ -141,6 +141,22 @@ def test_observing_changes_no_byte(tmp_path, provider, env):
     assert "foldlog: observed 3 requests of 1 sessions" in err
 
 
+@pytest.mark.rule("RUN-1")
+def test_two_at_once_do_not_end_each_other(tmp_path, provider, env):
+    shows = "import os; print(os.environ['FOLDLOG_PROXY'], flush=True); input()\n"
+    first = start(env, "--", sys.executable, "-c", shows)
+    file = first.stdout.readline().strip()
+    second = start(env, "--", sys.executable, "-c", shows + CLIENT, "2", KEY)
+    assert second.stdout.readline().strip() not in {"", file}
+    assert Path(file).exists()
+    first.communicate("\n", timeout=60)
+    _, err = second.communicate("\n", timeout=60)
+    assert second.returncode == 7, err
+    assert "foldlog: 2 requests" in err
+    assert err.strip().endswith("pass by pass: foldlog passes claude-code/s-1")
+    assert not list((tmp_path / "run").rglob("proxy-*.json"))
+
+
 @pytest.mark.rule("RUN-2")
 def test_signals_and_failures_end_as_in_a_shell(tmp_path, env):
     waits = "import time, sys; print('ready', flush=True); time.sleep(60)"

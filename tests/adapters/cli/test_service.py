@@ -112,6 +112,16 @@ def test_without_a_yes_nothing_happens(machine):
     assert machine.calls() == []
 
 
+@pytest.mark.rule("SERVICE-1")
+def test_a_person_is_asked(machine, listening, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(service.typer, "confirm", lambda question: True)
+    service.confirm("Set it up?", yes=False)
+    monkeypatch.setattr(service.typer, "confirm", lambda question: False)
+    with pytest.raises(service.typer.Exit):
+        service.confirm("Set it up?", yes=False)
+
+
 @pytest.mark.rule("SERVICE-3")
 def test_a_machine_without_user_services_is_told_what_to_do(machine, monkeypatch, tmp_path):
     before = everything(machine.home)
