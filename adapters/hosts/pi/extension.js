@@ -181,7 +181,7 @@ export class Extension {
       const { message } = event;
       if (message?.role !== "assistant") return undefined;
       this.report(message, ctx);
-      if (!Array.isArray(message.content)) return undefined;
+      if (this.omp || !Array.isArray(message.content)) return undefined; // OMP takes no answer here, nor a change in place
       let changed = false;
       const content = message.content.map((/** @type {any} */ block) => {
         if (block?.type !== "text" || !String(block.text).includes("§")) return block;
@@ -191,7 +191,6 @@ export class Extension {
         return { ...block, text };
       });
       if (!changed) return undefined;
-      if (this.omp) message.content.splice(0, message.content.length, ...content); // it takes no answer here
       return { message: { ...message, content } };
     } catch (error) {
       notify(ctx, `an answer could not be recorded: ${words(error)}`, "warning");

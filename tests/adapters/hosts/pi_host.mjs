@@ -64,7 +64,6 @@ async function step(one) {
   const result = await handlers[one.on]({ type: one.on, ...one.event }, ctx);
   if (one.on === "before_agent_start" && result) prompt = result.systemPrompt;
   if (one.on === "context" && JSON.stringify(one.event) !== before) throw new Error("the host's own messages were changed");
-  if (one.on === "message_end" && given.omp) return one.event.message;
   return result ?? null;
 }
 
