@@ -35,6 +35,7 @@ const COMMANDS = /** @type {Record<string, string>} */ ({
  * @property {string} system      the host's own system text as last seen
  * @property {string | undefined} changed the same, where it has changed since the process was told
  * @property {boolean} compacting the next request is the host's own summary
+ * @property {boolean} apart      the request under way is that summary
  * @property {string | undefined} parent
  * @property {boolean} known      whether the session was looked at
  * @property {boolean} helper     a child of ours
@@ -96,7 +97,7 @@ export class Plugin {
     let found = this.sessions.get(id);
     if (!found) {
       const conversation = new Conversation(this.client, id);
-      found = { conversation, number: 0, newest: "", guidance: "", system: "", changed: undefined, compacting: false, parent: undefined, known: false, helper: false };
+      found = { conversation, number: 0, newest: "", guidance: "", system: "", changed: undefined, compacting: false, apart: false, parent: undefined, known: false, helper: false };
       this.sessions.set(id, found);
     }
     return found;
@@ -112,8 +113,9 @@ export class Plugin {
     const session = this.of(id);
     if (!session.known) await this.look(id, session, messages);
     if (session.helper) return;
-    if (session.compacting) {
-      session.compacting = false;
+    session.apart = session.compacting;
+    session.compacting = false;
+    if (session.apart) {
       const { view } = session.conversation;
       this.put(messages, view && apply(view, messages, messages.map(idOf)).messages); // as the model knows them
       return;
@@ -180,7 +182,7 @@ export class Plugin {
    */
   async system(input, system) {
     const session = this.sessions.get(input.sessionID ?? "");
-    if (!session?.guidance || session.helper || !system.length || HELPING.test(system[0])) return;
+    if (!session?.guidance || session.helper || session.apart || !system.length || HELPING.test(system[0])) return;
     const own = system.join("\n").replace(`\n\n${session.guidance}`, "");
     if (session.system && session.system !== own) session.changed = own;
     session.system = own;
@@ -315,8 +317,8 @@ export class Plugin {
   }
 }
 
-/** How the host's own helpers' system texts begin: titles, summaries. */
-const HELPING = /^(?:You are a title generator|You are a helpful AI assistant tasked with summarizing|You are an anchored context summarization assistant|Summarize what was done)/;
+/** How the system texts of the host's own helpers begin, in case they are asked for in a session's name. */
+const HELPING = /^(?:You are a title generator|You are a context summarization agent|Summarize what was done)/;
 
 /** @param {any[]} messages @returns {import("../conversation.js").Told} */
 const list = (messages) => ({ ids: messages.map(idOf), texts: messages.map((one) => JSON.stringify(told(one))) });

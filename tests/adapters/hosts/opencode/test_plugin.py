@@ -205,9 +205,15 @@ def test_helpers_and_our_own_children_are_left_alone_and_children_are_subagents(
 def test_the_hosts_own_summary_is_made_of_what_the_model_knows(start):
     running = start()
     compacting = {"hook": "experimental.session.compacting", "input": {"sessionID": SES}}
-    done = play(transform(talk(3)), compacting, transform(talk(3)), transform(talk(4)))
-    assert done["results"][2]["messages"] == done["results"][0]["messages"]
-    assert session_of(running).status().passes == 2
+    done = play(
+        transform(talk(3)), system("You are."), compacting, transform(talk(3)), system("You sum up."),
+        transform(talk(4)), system("You are."), transform(talk(5)),
+    )  # fmt: skip
+    assert done["results"][3]["messages"] == done["results"][0]["messages"]
+    assert done["results"][4]["system"] == ["You sum up."]
+    session = session_of(running)
+    assert session.status().passes == 3
+    assert session.core.hot().state.system == b""  # nothing was told of another system text
 
 
 @pytest.mark.rule("OC-5")
