@@ -12,7 +12,7 @@ _WORDS = (
     "migration checkpoint snapshot lease epoch cluster router gateway cache eviction budget planner scheduler metric "
     "alert fixture harness assertion coverage boundary adapter codec stream digest signature manifest registry volume"
 ).split()
-STEPS, STOP, KILLED = 40, 24, 33
+STEPS, STOP, KILLED = 40, 24, 32
 """Steps of the long session, where its first turn ends, and where its second is killed."""
 TTL_S = 5
 """How long foldlog is told that caches live; the second turn of the long session begins after more."""

@@ -157,7 +157,7 @@ def stage(
 
 def configure(stage: Stage, extra: str = "") -> None:
     """Write foldlog's configuration: its store, its port, the provider as every upstream, the model's window."""
-    stage.room.environ["FOLDLOG_COMMAND"] = str(foldlog(stage.room))
+    stage.room.environ["FOLDLOG_COMMAND"] = json.dumps([str(foldlog(stage.room))])
     upstream = json.dumps(f"http://127.0.0.1:{stage.port}")
     lines = [
         f"db = {json.dumps('sqlite:///' + str(stage.db))}",
