@@ -19,6 +19,7 @@ from starlette.types import Send as AppSend
 
 from ...api import Engine, Session, wall_clock
 from ...domain.errors import FoldlogError
+from ...domain.policy import Policy, make_policy
 from ..config import Config, policy
 from ..models.windows import limits
 from . import answer, exchange, guard, observe, pages, passing, preparing, refuse, upstream
@@ -84,8 +85,6 @@ def make_app(
 
 
 def _sessions(config: Config, engine: Engine) -> Sessions:
-    own = policy(config)
-
     def opened(wanted: Opening) -> Session:
         limit = limits(wanted.model, config.models, wanted.betas)
         return engine.session(
@@ -96,10 +95,17 @@ def _sessions(config: Config, engine: Engine) -> Sessions:
             context_limit=limit.context or None,
             output_limit=limit.output or None,
             mode=wanted.mode,
-            policy=own,
+            policy=_policy(config, wanted.lifetime),
         )
 
     return Sessions(engine, opened, config.hot_sessions_mb * MEGABYTE)
+
+
+def _policy(config: Config, lifetime: str) -> Policy | None:
+    """Return a session's policy: the configured one, the cache's lifetime as the client asks where none is set."""
+    if not lifetime or "cache_ttl" in config.policy:
+        return policy(config)
+    return make_policy({**config.policy, "cache_ttl": lifetime})
 
 
 async def close(door: Door) -> None:

@@ -27,7 +27,8 @@ _CANDIDATES = 8
 class Opening(msgspec.Struct, frozen=True):
     """What ``Engine.session`` is asked for: limits and policy are the caller's to add.
 
-    ``betas``: the request's ``anthropic-beta`` header, which may widen the model's window.
+    ``betas``: the request's ``anthropic-beta`` header, which may widen the model's window. ``lifetime``: how long the
+    client asks the provider to keep its cache (``5m``, ``1h``, ``24h``; empty: it says nothing).
     """
 
     id: str
@@ -36,6 +37,7 @@ class Opening(msgspec.Struct, frozen=True):
     model: str
     mode: str
     betas: str = ""
+    lifetime: str = ""
 
 
 class Managed:
@@ -213,9 +215,11 @@ class Sessions:
     def _session(self, managed: Managed, body: Body) -> api.Session:
         model = small(body, "model")
         model = model if isinstance(model, str) else ""
-        asked = f"{model} {managed.betas}"
+        lifetime = managed.protocol.lifetime(body, managed.outgoing)
+        asked = f"{model} {lifetime} {managed.betas}"
         if managed.session is None or managed.asked != asked:
-            opening = Opening(managed.id, managed.harness, managed.protocol.codec, model, managed.mode, managed.betas)
+            codec = managed.protocol.codec
+            opening = Opening(managed.id, managed.harness, codec, model, managed.mode, managed.betas, lifetime)
             managed.session, managed.asked = self._open(opening), asked
         return managed.session
 

@@ -189,6 +189,11 @@ def tools_of(body: Body) -> bytes:
     return region(body, "tools")
 
 
+def lifetime(body: Body, out: Outgoing) -> str:
+    """Return how long an entry at the tail lives: what the client asks for, else the provider's five minutes."""
+    return marks.lifetimes(body, out)[1] or "5m"
+
+
 ANTHROPIC = Protocol(
     name="anthropic",
     codec="anthropic",
@@ -200,6 +205,7 @@ ANTHROPIC = Protocol(
     assemble=assemble,
     system_of=system_of,
     tools_of=tools_of,
+    lifetime=lifetime,
 )
 
 

@@ -108,6 +108,7 @@ class Protocol(msgspec.Struct, frozen=True):
     assemble: Callable[[Body, Outgoing, str | None], bytes]
     system_of: Callable[[Body], bytes | None]
     tools_of: Callable[[Body], bytes]
+    lifetime: Callable[[Body, Outgoing], str]
     previous: Callable[[Body], str] = lambda _: ""
 
 
@@ -124,6 +125,7 @@ AGENT_HEADERS = ("x-claude-code-agent-id",)
 PARENT_HEADERS = ("x-parent-session-id",)
 _UNIQUE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|ses_[A-Za-z0-9]{10,}")
 """Ids made for one session: a UUID, OpenCode's own. Any other cache key or user id may be shared by many."""
+_HOURS = re.compile(r"[0-9]{1,3}h")
 _LONGEST = 400
 _CLIENTS = {"claude-cli": "claude-code", "opencode": "opencode", "pi": "pi"}
 
@@ -155,6 +157,12 @@ def small(body: Body, name: str) -> Any:
         return body.value(name)
     except MessageError:
         return None
+
+
+def retention(body: Body, out: Outgoing) -> str:
+    """Return the lifetime OpenAI's APIs are asked for (``Protocol.lifetime``)."""
+    asked = small(body, "prompt_cache_retention") if "prompt_cache_retention" in body.members else None
+    return asked if isinstance(asked, str) and _HOURS.fullmatch(asked) else ""
 
 
 def region(body: Body, name: str) -> bytes:

@@ -20,6 +20,7 @@ from .base import (
     harness,
     named,
     region,
+    retention,
     small,
     unique,
 )
@@ -144,4 +145,5 @@ CHAT = Protocol(
     assemble=assemble,
     system_of=system_of,
     tools_of=tools_of,
+    lifetime=retention,
 )

@@ -20,6 +20,7 @@ from .base import (
     harness,
     named,
     region,
+    retention,
     small,
     unique,
 )
@@ -213,6 +214,7 @@ RESPONSES = Protocol(
     assemble=assemble,
     system_of=system_of,
     tools_of=tools_of,
+    lifetime=retention,
     previous=previous,
 )
 

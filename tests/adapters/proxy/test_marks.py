@@ -7,7 +7,9 @@ import re
 
 import pytest
 
+from foldlog.adapters.config import Config
 from foldlog.adapters.proxy import marks
+from foldlog.adapters.proxy.app import _policy
 from foldlog.adapters.proxy.body import take
 from foldlog.adapters.proxy.outgoing import Outgoing
 from foldlog.adapters.proxy.protocols import protocol_for
@@ -122,6 +124,22 @@ def test_lifetimes_are_the_clients(system, tail, found):
         "1h",
         "1h",
     )
+
+
+@pytest.mark.rule("PROXY-14")
+def test_a_session_lives_by_the_clients_lifetime():
+    anthropic, chat = protocol_for("POST", "/v1/messages"), protocol_for("POST", "/v1/chat/completions")
+    said = [({}, "5m"), (MARK, "5m"), (HOUR, "1h")]
+    for mark, lifetime in said:
+        body = take(request([{"role": "user", "content": [text("a", **mark)]}]), "messages")
+        assert anthropic.lifetime(body, Outgoing()) == lifetime
+    for asked, lifetime in (("24h", "24h"), ("in_memory", ""), (None, "")):
+        body = take(request([{"role": "user", "content": "a"}], prompt_cache_retention=asked), "messages")
+        assert chat.lifetime(body, Outgoing()) == lifetime
+    config = Config()
+    assert _policy(config, "1h").cache_ttl == "1h"
+    assert _policy(config, "") is None
+    assert _policy(Config(policy={"cache_ttl": "never"}), "1h").cache_ttl == "never"
 
 
 @pytest.mark.rule("PROXY-15")
