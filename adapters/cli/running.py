@@ -51,8 +51,13 @@ def run(
         ),
     ] = None,
     tools: Annotated[
-        bool, typer.Option("--tools/--no-tools", help="Give Claude Code and Codex foldlog's tools (MCP).")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--tools/--no-tools",
+            show_default="with tools, but not with --observe",
+            help="Give Claude Code, Codex and OpenCode foldlog's tools (MCP).",
+        ),
+    ] = None,
     db: options.Db = None,
 ) -> None:
     """Run a command with its requests to the providers going through foldlog: foldlog run -- claude.
@@ -73,7 +78,8 @@ def run(
             proxy, summary = stack.enter_context(_own_proxy(config, port, named, observing=observe))
         else:
             proxy, summary = found, None
-        ready = wrap(command, proxy, local.proxy_file(proxy.port), {**os.environ, **_upstreams(named)}, tools=tools)
+        given = not observe if tools is None else tools
+        ready = wrap(command, proxy, local.proxy_file(proxy.port), {**os.environ, **_upstreams(named)}, tools=given)
         for note in ready.notes:
             warn(f"foldlog: {note}")
         totals = stack.enter_context(_counting(proxy))

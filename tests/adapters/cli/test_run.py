@@ -133,7 +133,10 @@ def test_a_command_runs_through_the_proxy_and_nothing_is_left_of_it(tmp_path, pr
 
 @pytest.mark.rule("RUN-6")
 def test_observing_changes_no_byte(tmp_path, provider, env):
-    done = start(env, "--observe", "--", sys.executable, "-c", CLIENT, "3", KEY)
+    claude = tmp_path / "claude"  # by its name it would get tools
+    claude.write_text(f"#!{sys.executable}\nimport sys\nassert len(sys.argv) == 3, sys.argv\n{CLIENT}")
+    claude.chmod(0o755)
+    done = start(env, "--observe", "--", str(claude), "3", KEY)
     _, err = done.communicate("", timeout=60)
     assert done.returncode == 7, err
     assert [len(json.loads(body)["messages"]) for body in provider.bodies] == [1, 3, 5]
@@ -144,6 +147,7 @@ def test_observing_changes_no_byte(tmp_path, provider, env):
 @pytest.mark.rule("RUN-1")
 def test_two_at_once_do_not_end_each_other(tmp_path, provider, env):
     shows = "import os; print(os.environ['FOLDLOG_PROXY'], flush=True); input()\n"
+    env["FOLDLOG_ANTHROPIC_UPSTREAM"] = env.pop("ANTHROPIC_BASE_URL")
     first = start(env, "--", sys.executable, "-c", shows)
     file = first.stdout.readline().strip()
     second = start(env, "--", sys.executable, "-c", shows + CLIENT, "2", KEY)

@@ -92,7 +92,10 @@ def test_without_a_proxy_the_store_is_asked_by_name(tmp_path):
             assert "other/one" in str(caught.value)
     said = answer(asked("ctx_expand", {"tag": "1", "session": "other/one"}, CLAUDE), config, {})
     assert said == "§1§ hello of other"
-    said = answer(asked("ctx_reduce", {"drop": "1", "session": "other/one"}, CLAUDE), config, {})
-    assert said.startswith("Queued")
+    for _ in range(2):  # MCP-4: the same call, applied once and answered alike
+        said = answer(asked("ctx_reduce", {"drop": "1", "session": "other/one"}, CLAUDE), config, {})
+        assert said.startswith("Queued")
+    other = {"claudecode/toolUseId": "toolu_2"}
+    assert "already" in answer(asked("ctx_reduce", {"drop": "1", "session": "other/one"}, other), config, {})
     with foldlog.Engine.open(config.db, summarizer=None) as engine:
         assert engine.session("one", "other").status().queued == 1
