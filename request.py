@@ -13,8 +13,9 @@ from . import engine
 from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError
-from .domain.overflow import Explained, explain, judge, outcome
+from .domain.overflow import Explained, explain, judge, outcome, unbound
 from .domain.passes.schedule import gauge
+from .domain.session import UNBOUND
 from .domain.window import percent
 from .projections import request as requests
 from .projections.hot import Hot
@@ -162,9 +163,11 @@ class Request:
         if kind == "overflow":
             self._overflowed({"limit": max(top, 0), "used": max(taken, 0)}, None, said, command)
             return
+        self._ended(kind, said, command)
 
+    def _ended(self, how: str, said: str, command: str) -> None:
         def build(_: Hot, at: int, words: bytes) -> list[ev.Event]:
-            return [ev.RequestOutcome(at, "", self.pass_number, kind, words)]
+            return [ev.RequestOutcome(at, "", self.pass_number, how, words)]
 
         self._record(build, said, command)
 
@@ -207,6 +210,8 @@ class Request:
             words = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
             if found.overflow:
                 self._overflowed(_figures(found), answered, words, command)
+            elif unbound(found, words):
+                self._ended(UNBOUND, words, command)
             else:
                 self.report_failure(outcome(found), detail=words, command=command)
         return found

@@ -17,6 +17,7 @@ DEFAULT_THRESHOLD = 65.0
 DEFAULT_TTL_MS = 300_000
 PREFIX_BOUND = ("fable-5-1", "opus-5-5", "sonnet-5-5")
 NEVER_MS = 1 << 62
+KEEP_REASONING = 10_000
 SPARED = (("ctx_reduce", 3), ("todowrite", 1))
 """Tools whose newest results stay, and how many (``transform.md`` 3.3, ``operations.md`` protected_tools)."""
 _TTL = re.compile(r"(\d{1,12})(s|m|h)?\Z")
@@ -35,10 +36,10 @@ class Policy(pydantic.BaseModel):
     (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
     output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
     window to the host. ``prefix_bound_models``: names beside those known whose signed reasoning is bound to every byte
-    before it. ``smart_drops``: what a later call made pointless leaves by itself. ``caveman_text_compression``: old
-    texts of at least ``caveman_min_chars`` bytes are sent in fewer words. ``protected_tools``: how many of a tool's
-    newest results no lane takes out by itself, beside one ``todowrite`` and three ``ctx_reduce`` (0: none). Sources:
-    ``transform.md`` 1.2, 1.6, 3.3, 3.6, 4.7, 8.1.
+    before it. ``keep_reasoning_tokens``: what the newest steps may hold of reasoning. ``smart_drops``: what a later
+    call made pointless leaves by itself. ``caveman_text_compression``: old texts of at least ``caveman_min_chars``
+    bytes are sent in fewer words. ``protected_tools``: how many of a tool's newest results no lane takes out by itself,
+    beside one ``todowrite`` and three ``ctx_reduce`` (0: none). Sources: ``transform.md`` 1.2, 1.6, 3, 4.4, 4.7, 8.1.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +51,7 @@ class Policy(pydantic.BaseModel):
     output_reserve: Reserve | dict[str, Reserve] | None = None
     compaction: bool = True
     prefix_bound_models: tuple[str, ...] = ()
+    keep_reasoning_tokens: Reserve | dict[str, Reserve] = KEEP_REASONING
     smart_drops: bool = False
     caveman_text_compression: bool = False
     caveman_min_chars: Annotated[int, pydantic.Field(ge=100, le=10_000)] = 500
@@ -78,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True):
     spared: tuple[tuple[str, int], ...] = SPARED
     smart: bool = False
     terse: int = 0
+    reasoning: int = KEEP_REASONING
 
 
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
@@ -117,6 +120,7 @@ def resolve(policy: Policy, model: str) -> Settings:
         bound=any(_plain(name) in _plain(model) for name in (*PREFIX_BOUND, *policy.prefix_bound_models)),
         spared=tuple(sorted({**dict(SPARED), **{k.lower(): n for k, n in policy.protected_tools.items()}}.items())),
         smart=policy.smart_drops,
+        reasoning=KEEP_REASONING if (kept := _pick(policy.keep_reasoning_tokens, model)) is None else kept,
         terse=policy.caveman_min_chars if policy.caveman_text_compression else 0,
     )
 

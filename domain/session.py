@@ -27,6 +27,8 @@ REARM = 500
 """How far below the force band, in 1/100 of a per cent, usage ends a stay in it (``transform.md`` 4.3)."""
 RETRIED = 6
 """After so many failures in a row no summary is tried at 95% either, until an overflow or a flush asks for one more."""
+UNBOUND = "unbound"
+"""How a request ended whose signed reasoning the provider took for that of another conversation (4.6)."""
 STALE = "stale"
 """The kind of a run whose stretch the host changed meanwhile: nobody's failure, so it counts for none."""
 
@@ -76,7 +78,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     state.accepted = 0
     state.ratios, state.counted, state.unmanaged, state.reopened, state.held = {}, {}, False, False, 0
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
-    state.drained = None
+    state.drained, state.unbound, state.withheld = None, False, 0
     keep = state.pos[event.head] + 1 if event.head else 0
     state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
@@ -278,7 +280,9 @@ def _usage(state: State, event: ev.UsageReported) -> None:
 
 
 def _outcome(state: State, event: ev.RequestOutcome) -> None:
-    if event.outcome != "not_processed" or state.last is None or event.number != state.last.number:
+    if event.outcome == UNBOUND and event.number in state.counted:
+        state.unbound = True
+    if event.outcome not in ("not_processed", UNBOUND) or state.last is None or event.number != state.last.number:
         return
     if event.number == state.rebuilt:
         state.reopened = True
@@ -414,6 +418,7 @@ def _passed(state: State, event: ev.Pass) -> None:
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
     _stay(state, decision)
+    state.withheld = state.withheld + 1 if "thinking_hold" in signals else 0
     if isinstance(event, ev.PassDeferred):
         if decision is not None and decision.held:
             state.held += 1
@@ -432,6 +437,7 @@ def _passed(state: State, event: ev.Pass) -> None:
             state.gone[arc(state, tag.m, part)] = number
         state.queue.pop(number, None)
     state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
+    state.unbound = False
     state.held, state.looked, state.swept = 0, state.swept, len(state.tags)
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:

@@ -104,7 +104,9 @@ class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
     ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at; ``drained``: usage
-    at the last emergency batch of this stay in the force band; ``spares``: tokens no longer sent of parts that stay.
+    at the last emergency batch of this stay in the force band; ``withheld``: passes in a row that put a rebuild off for
+    the running turn's reasoning; ``unbound``: the provider took reasoning for that of another conversation; ``spares``:
+    tokens no longer sent of parts that stay.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again).
     """
@@ -191,6 +193,8 @@ class State(msgspec.Struct, array_like=True):
     base_rest: list[int] | None = msgspec.field(default_factory=list)
     swept: int = 0
     looked: int = 0
+    withheld: int = 0
+    unbound: bool = False
     drained: int | None = None
     spares: dict[int, int] = msgspec.field(default_factory=dict)
     bounds: str = ""

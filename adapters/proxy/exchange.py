@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from ...domain.errors import FoldlogError
+from ...domain.overflow import unbound
 from . import answer, passing, preparing, reporting, upstream
 from .answer import Send
 from .door import Came, Door
@@ -162,8 +163,10 @@ async def _refused(one: Exchange, status: int, body: bytes) -> bool:
         return False
     one.told = True
     # waited for: a request refused as too long is decided anew by it
-    found = await reporting.refused(one.door, one.ready, one.caller, status, _words(one, body))
-    if one.last or not found.overflow or found.output_driven:  # where the answer asked for is the cause no fold helps
+    words = _words(one, body)
+    found = await reporting.refused(one.door, one.ready, one.caller, status, words)
+    fits = found.overflow and not found.output_driven  # where the answer asked for is the cause no fold helps
+    if one.last or not (fits or unbound(found, words)):
         return False
     smaller = await preparing.again(one.door, one.ready)
     if smaller is None:

@@ -27,6 +27,11 @@ def judge(said: Explained, share: int) -> Explained:
     return said
 
 
+def unbound(said: Explained, words: str) -> bool:
+    """Whether the provider took signed reasoning for that of another conversation (``transform.md`` 4.6)."""
+    return said.kind == "thinking" and "bound to a different conversation" in words.lower()
+
+
 def outcome(said: Explained) -> str:
     """Return how a request ended that did not overflow: ``not_processed``, ``broken`` or ``unknown``.
 

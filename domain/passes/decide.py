@@ -22,7 +22,7 @@ from ..state import State
 from ..transcript import Message
 from ..window import family
 from . import lanes, local, permission, price, protection, refusal, schedule, tagger, triggers
-from .lanes import drops
+from .lanes import drops, reasoning
 from .lanes.shape import Ask, Item, Part, Work
 
 
@@ -145,6 +145,9 @@ def decide(
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
     if running and not reasons and not gauge.force and not state.flush and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
+    urgent = reasons or state.flush or state.lost or state.reopened or state.unbound
+    if allowed.granted and not urgent and reasoning.holds(scene, gauge.settings, gauge.percent, gauge.bands.execute):
+        allowed = permission.Permission(False, (*allowed.signals, "thinking_hold"), 0)
     refresh = fresh and allowed.granted and not allowed.reach  # m[1] lies before what a divergence lets a pass touch
     if (reasons or refresh) and (head is None or (reasons and not head.fold)):
         return Need(fold=bool(reasons))
@@ -154,8 +157,9 @@ def decide(
         reasons = ("pressure_refold",)
     begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
     queue = tuple(item for item in queue if item.index >= begin)
-    wanted = bool(reasons) or refresh or state.flush
-    ask = None if quiet else _ask(scene, gauge, allowed, begin, keep, queue, facts, wanted=wanted)
+    headed = bool(reasons) or refresh
+    wanted = headed or state.flush or state.unbound
+    ask = None if quiet else _ask(scene, gauge, allowed, begin, keep, queue, facts, wanted=wanted, headed=headed)
     missing = lanes.wants(ask) if ask is not None and allowed.granted else frozenset()
     if missing:
         return Need(parts=missing)
@@ -210,6 +214,7 @@ def _ask(
     facts: Mapping[Part, str],
     *,
     wanted: bool,
+    headed: bool,
 ) -> Ask | None:
     """Return what the lanes are asked; without permission only where drops are held, so that it can be told."""
     state = scene.state
@@ -229,6 +234,7 @@ def _ask(
         routine=rides or (fresh and not (gauge.force and state.drained is not None)),
         queued=queue,
         facts=facts,
+        headed=headed,
     )
 
 
@@ -266,6 +272,8 @@ def _signals(state: State, reasons: tuple[str, ...], *, published: bool) -> tupl
         found.append("cache_loss")
     if state.reopened:
         found.append("open_rebuild")
+    if state.unbound:
+        found.append("thinking_recovery")
     if published:
         found.append("published")
     return tuple(found)

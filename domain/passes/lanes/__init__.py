@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...edits import SetBody
-from . import age, dedup, emergency, followers, images, injected, queued, smart, stale, terse
+from . import age, dedup, emergency, followers, images, injected, queued, reasoning, smart, stale, terse
 from .shape import Ask, Part, Work
 
 
@@ -29,14 +29,16 @@ LANES = (
     Lane(injected.plan, injected.wants),
     Lane(dedup.plan, dedup.wants),
     Lane(terse.plan, terse.wants),
+    Lane(reasoning.budget),
     Lane(age.plan),
     Lane(smart.plan, smart.wants),
     Lane(stale.reduces),
     Lane(images.plan),
     Lane(stale.hollow),
     Lane(followers.plan),
+    Lane(reasoning.companions),
 )
-"""In the order of ``transform.md`` 0: each lane sees what those before it take out."""
+"""In the order of ``transform.md`` 0: each lane sees what those before it do. The last ones follow from the others."""
 
 
 def wants(ask: Ask) -> frozenset[Part]:
@@ -51,12 +53,14 @@ def run(ask: Ask) -> tuple[Work, ...]:
     for lane in LANES:
         work = lane.plan(ask)
         if work.items:
+            lowest = min(item.index for item in work.items)
             found.append(work)
             ask = msgspec.structs.replace(
                 ask,
                 taken=ask.taken | {item.tag for item in work.items if item.tag},
                 freed=ask.freed + sum(item.frees for item in work.items),
                 absent=ask.absent | _absent(work),
+                first=lowest if ask.first is None else min(lowest, ask.first),
             )
     return tuple(found)
 

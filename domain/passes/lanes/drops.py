@@ -71,7 +71,7 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
     # a call that another path of the tree answers too cannot go: that path may come back
     shared = state.answers.get(owner, 0) > 1
     reasoned = _reasoned(scene, cm)
-    if small or last or shared or reasoned is None or _needs_skeleton(scene, index, message, caller):
+    if small or last or shared or reasoned is None or _needs_skeleton(scene, index, message, cm):
         edits: tuple[Edit, ...] = (SetBody(cm, cp, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
         mode = "skeleton_real"
         if result.media:
@@ -91,11 +91,12 @@ def _reasoned(scene: Scene, caller: int) -> tuple[int, ...] | None:
     return items.companions(scene, caller) if scene.state.codec == items.CODEC else ()
 
 
-def _needs_skeleton(scene: Scene, index: int, message: Message, caller: Message) -> bool:
+def _needs_skeleton(scene: Scene, index: int, message: Message, cm: int) -> bool:
     """Whether removing the arc would touch native reasoning (3.4) or fuse two reasoned turns (``hosts.md`` 6.1, 9)."""
     if scene.state.codec in ("openai-chat", items.CODEC):
         return False
-    if any(isinstance(part, Thinking) for part in caller.parts):
+    thoughts = [p for p, part in enumerate(scene.message(cm).parts) if isinstance(part, Thinking)]
+    if any(key(cm, p) not in scene.state.spares for p in thoughts):
         return True
     if _between(scene, index, message):
         return True

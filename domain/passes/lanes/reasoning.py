@@ -1,0 +1,102 @@
+"""Lanes: what becomes of the model's reasoning when the request is rebuilt (``transform.md`` 4.4 to 4.6, as ruled).
+
+A model's reasoning may be signed, and of some models the signature covers every byte before it (*bound*). There a
+rebuild removes, in the same pass, all reasoning behind the first byte it changes: what stands before stays valid.
+"""
+
+from __future__ import annotations
+
+from ...edits import SetThink
+from ...identity import Scene
+from ...policy import Settings
+from ...state import State, key
+from ...transcript import Media, Result, Text, Thinking
+from .shape import Ask, Item, Work
+
+OPAQUE = 1_000
+"""Tokens taken for reasoning nobody can read."""
+HEAVY = 4_000
+"""Tokens of signed reasoning in the running turn from which a rebuild that would remove it is put off."""
+HOLDS = 3
+"""How many passes in a row a rebuild is put off for it."""
+CEILING = 1_000
+"""How far above the threshold, in 1/100 of a per cent, nothing is put off any more."""
+SURVIVES = ("deepseek", "glm", "kimi", "mimo", "minimax", "qwen")
+"""Names of models that want their reasoning back, on wires without signatures (``transform.md`` 4.4)."""
+
+
+def budget(ask: Ask) -> Work:
+    """Take out the oldest reasoning of finished turns, beyond what the newest steps may hold."""
+    scene, state, settings = ask.scene, ask.scene.state, ask.settings
+    if not ask.routine or settings.bound or state.unbound or not _may_go(state):
+        return Work("reasoning")
+    turn = running_turn(scene)
+    left = settings.reasoning - sum(_cost(scene, scene.at(index)) for index in range(turn, scene.length()))
+    items: list[Item] = []
+    for index in range(turn - 1, scene.start() - 1, -1):
+        m = scene.at(index)
+        cost = _cost(scene, m)
+        left -= cost
+        if cost and left < 0 and index >= ask.begin:
+            left = -1  # what is older than the first that does not fit goes too
+            items.append(_removal(scene, m, index))
+    return Work("reasoning", tuple(reversed(items)))
+
+
+def companions(ask: Ask) -> Work:
+    """Take out the signed reasoning this rebuild would make invalid: all behind the first byte it changes."""
+    scene, state = ask.scene, ask.scene.state
+    first = ask.begin if ask.headed or state.unbound else ask.first
+    if not (ask.settings.bound or state.unbound) or first is None:
+        return Work("companions")
+    found = ((scene.at(index), index) for index in range(max(first, ask.begin), scene.length()))
+    return Work("companions", tuple(_removal(scene, m, index) for m, index in found if _signed(scene, m)))
+
+
+def holds(scene: Scene, settings: Settings, percent: int, threshold: int) -> bool:
+    """Whether a rebuild is put off on this pass, to keep what the running turn has just thought."""
+    if not settings.bound or scene.state.withheld >= HOLDS or percent >= threshold + CEILING:
+        return False
+    turn = (scene.at(index) for index in range(running_turn(scene), scene.length()))
+    return sum(_cost(scene, m) for m in turn if _signed(scene, m)) >= HEAVY
+
+
+def running_turn(scene: Scene) -> int:
+    """Return the path index behind the newest message of a person: results, and what hosts add to them, go on."""
+    for index in range(scene.length() - 1, -1, -1):
+        message = scene.message(scene.at(index))
+        said = any(isinstance(part, Media) or (isinstance(part, Text) and not part.blank) for part in message.parts)
+        if message.role == "user" and said and not any(isinstance(part, Result) for part in message.parts):
+            return index + 1
+    return 0
+
+
+def _may_go(state: State) -> bool:
+    """Whether reasoning can be left out on this wire: not where items pair with it, nor where a model wants it back."""
+    if state.codec == "openai-responses":
+        return False
+    name = state.model.lower()
+    return "claude" in name or state.codec == "anthropic" or not any(word in name for word in SURVIVES)
+
+
+def _here(scene: Scene, m: int) -> list[tuple[int, Thinking]]:
+    """Return the reasoning of a message that is still sent."""
+    if m in scene.seen.revised:
+        return []
+    parts = enumerate(scene.message(m).parts)
+    return [(p, part) for p, part in parts if isinstance(part, Thinking) and key(m, p) not in scene.state.spares]
+
+
+def _signed(scene: Scene, m: int) -> bool:
+    return any(part.signed for _, part in _here(scene, m))
+
+
+def _cost(scene: Scene, m: int) -> int:
+    return sum(part.tokens or (OPAQUE if part.signed or part.opaque else 0) for _, part in _here(scene, m))
+
+
+def _removal(scene: Scene, m: int, index: int) -> Item:
+    here = _here(scene, m)
+    edits = tuple(SetThink(m, p, "absent") for p, _ in here)
+    frees = sum(part.tokens for _, part in here)
+    return Item(0, "", edits, frees, index, frees, tuple((m, p, part.tokens) for p, part in here))
