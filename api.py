@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
-from . import engine
+from . import engine, last_good
 from .adapters.historian import Historian
 from .adapters.models.summarizers import Extractive, Summarizer
 from .adapters.models.tokens import ENCODING, tokenizer
@@ -75,6 +75,19 @@ class Session:
         """
         at = arguments.milliseconds(now)
         return self._request(self.core.prepare(messages, system, tools, at, waiting), at is not None)
+
+    def last_good(self, messages: Any, system: Any = None, tools: Any = None, now: Any = None) -> Request | None:
+        """Where ``prepare`` raised ``StoreBusy``: the last request with what is new behind it as it is; None: not safe.
+
+        The host refuses then. What goes out so is recorded by the session's next call that writes (LAST-1, LAST-2).
+        """
+        at = arguments.milliseconds(now)
+        with self.core.lock:
+            made = last_good.extend(self.core, messages, system, tools, at)
+            state = self.core.hot().state
+            if made is None:
+                return None
+            return Request(self, made, calibrated(state, state.model, made.event.tokens), at is not None)
 
     def advance(
         self,

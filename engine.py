@@ -89,6 +89,7 @@ class Core:
         self._last: Produced | None = None
         self.summaries: Summaries | None = None
         self._settings: tuple[bytes, str, Settings] | None = None
+        self.unrecorded: Callable[[], None] | None = None  # a request sent while nothing could be written (LAST-2)
 
     def hot(self) -> Hot:
         """Return the session in memory, folded from its log where it is not there yet."""
@@ -169,6 +170,8 @@ class Core:
         if not isinstance(command, str):
             raise InputError("a command id must be text", value=command, where="command")
         with self.lock:
+            if self.unrecorded is not None:
+                self.unrecorded()
             if not self.hot().state.codec and not self.refresh(self.hot()):
                 build(self.hot(), self.clock())  # what cannot be done must not make a session exist
             self.open()
@@ -239,6 +242,8 @@ class Core:
         tools: Any = None,
         waiting: Callable[[str], None] | None = None,
     ) -> Produced:
+        if self.unrecorded is not None:
+            self.unrecorded()
         command = secrets.token_urlsafe(9)
         at = self.clock()
         relieved = False

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from . import engine
+from . import engine, last_good
 from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError
@@ -35,6 +35,10 @@ class Session(Protocol):
 
     def build(self, produced: engine.Produced) -> requests.Built:
         """Return the whole request of a pass as bytes."""
+        ...
+
+    def reopen(self, pass_number: int | None = None) -> Request:
+        """Return the request of an earlier pass."""
         ...
 
     def watch(self) -> None:
@@ -66,7 +70,9 @@ class Request:
     ``messages``, ``system`` and ``tools`` are built when asked for, from the log where the session has moved on.
     """
 
-    def __init__(self, session: Session, produced: engine.Produced, estimate: int, timed: bool) -> None:
+    def __init__(
+        self, session: Session, produced: engine.Produced | last_good.Replayed, estimate: int, timed: bool
+    ) -> None:
         event = produced.event
         self._session = session
         self._produced = produced
@@ -89,20 +95,37 @@ class Request:
     @property
     def produced(self) -> engine.Produced:
         """The stored pass behind this request, for adapters that send changes instead of messages."""
+        if not isinstance(self._produced, engine.Produced):
+            raise InputError("a last-good request is no pass of its own before it is recorded")
         return self._produced
 
     @property
     def delta(self) -> tuple[Delta, ...]:
         """New and changed messages, in path order."""
         state = self._session.core.hot().state
-        return tuple(Delta(state.node(one.m).message.host_id or one.m, one.json) for one in self._produced.delta)
+        known = len(state.nodes)  # what a last-good request adds is not recorded yet
+        names = (state.node(one.m).message.host_id if one.m <= known else "" for one in self._produced.delta)
+        return tuple(Delta(name or one.m, one.json) for name, one in zip(names, self._produced.delta, strict=True))
 
     @property
     def built(self) -> requests.Built:
         """The whole request as bytes."""
         if self._built is None:
-            self._built = self._session.build(self._produced)
+            self._built = self._whole()
         return self._built
+
+    def _whole(self) -> requests.Built:
+        made = self._produced
+        if isinstance(made, engine.Produced):
+            return self._session.build(made)
+        base = self._session.reopen(made.event.base).built
+        more = [(raw, one.m) for one in made.delta for raw in one.json]
+        return msgspec.structs.replace(
+            base,
+            messages=(*base.messages, *(raw for raw, _ in more)),
+            owners=(*base.owners, *(m for _, m in more)),
+            digest=made.event.digest,
+        )
 
     @property
     def messages(self) -> list[dict[str, Any]]:

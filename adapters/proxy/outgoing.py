@@ -63,6 +63,10 @@ class Outgoing(msgspec.Struct):
         self.number = -1 if "host_branch" in request.reasons else request.pass_number
         self.regions = regions
 
+    def copy(self) -> Outgoing:
+        """Return one that may go another way from here."""
+        return msgspec.structs.replace(self, text=bytearray(self.text), starts=list(self.starts), made=dict(self.made))
+
     def once(self, name: object, given: object, make: Callable[[], T]) -> T:
         """Return ``make()``, or what it returned before from the same ``given``; forgotten with the next rebuild."""
         found = self.made.get(name)

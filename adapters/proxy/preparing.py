@@ -10,11 +10,12 @@ from typing import TypeVar
 import msgspec
 
 from ...api import Request, Session, wall_clock
-from ...domain.errors import FoldlogError, StoreError, StoreNewer, StoreUnavailable
+from ...domain.errors import FoldlogError, StoreBusy, StoreError, StoreNewer, StoreUnavailable
 from ...domain.passes.schedule import calibrated
 from .door import Came, Door, Track
 from .protocols import Protocol
 from .sessions import Admitted, Managed, Sessions
+from .sessions import Prepared as Made
 
 R = TypeVar("R")
 
@@ -73,7 +74,13 @@ async def prepare(door: Door, sessions: Sessions, admitted: Admitted, managed: M
     async with track.order:
         if track.reports:
             await asyncio.wait(set(track.reports))
-        ready = await patiently(door, lambda: _make(sessions, admitted, managed, track, began))
+        try:
+            ready = await patiently(door, lambda: _make(sessions, admitted, managed, track, began))
+        except StoreBusy:
+            again = await door.run(lambda: _last_good(sessions, admitted, managed, track, began))
+            if again is None:
+                raise
+            ready = again
     door.pending.next(ready.key, ready.session)
     return ready
 
@@ -94,27 +101,36 @@ async def patiently(door: Door, work: Callable[[], R]) -> R:
 
 def _make(sessions: Sessions, admitted: Admitted, managed: Managed, track: Track, began: int) -> Prepared:
     with managed.lock:
-        made = sessions.prepare(admitted)
-        session = managed.session
-        assert session is not None  # it was just prepared
-        core = session.core
-        state = core.hot().state
-        whole = track.whole(state)
-        return Prepared(
-            sessions=sessions,
-            admitted=admitted,
-            managed=managed,
-            session=session,
-            request=made.request,
-            payload=made.data,
-            key=managed.name,
-            track=track,
-            model=state.model,
-            began=began,
-            whole=whole,
-            history=calibrated(state, state.model, whole),
-            lifetime=core.settings(state.policy, state.model).ttl,
-        )
+        return _filled(sessions.prepare(admitted), sessions, admitted, managed, track, began)
+
+
+def _last_good(sessions: Sessions, admitted: Admitted, managed: Managed, track: Track, began: int) -> Prepared | None:
+    with managed.lock:
+        made = sessions.last_good(admitted)
+        return None if made is None else _filled(made, sessions, admitted, managed, track, began)
+
+
+def _filled(made: Made, sessions: Sessions, admitted: Admitted, managed: Managed, track: Track, began: int) -> Prepared:
+    session = managed.session
+    assert session is not None  # it was just prepared
+    core = session.core
+    state = core.hot().state
+    whole = track.whole(state)
+    return Prepared(
+        sessions=sessions,
+        admitted=admitted,
+        managed=managed,
+        session=session,
+        request=made.request,
+        payload=made.data,
+        key=managed.name,
+        track=track,
+        model=state.model,
+        began=began,
+        whole=whole,
+        history=calibrated(state, state.model, whole),
+        lifetime=core.settings(state.policy, state.model).ttl,
+    )
 
 
 async def again(door: Door, ready: Prepared) -> Prepared | None:

@@ -178,6 +178,29 @@ class Sessions:
             managed.outgoing.follow(request, regions(protocol.codec, body))
             return Prepared(request, protocol.assemble(body, managed.outgoing, ttl))
 
+    def last_good(self, admitted: Admitted, ttl: str | None = None) -> Prepared | None:
+        """Where ``prepare`` raised ``StoreBusy``: the last request with what is new behind it; None: not safe.
+
+        What is kept between passes stays at the last pass: until the store is back this may be asked for again.
+        """
+        managed, body, protocol = admitted.managed, admitted.body, admitted.protocol
+        if managed is None or managed.session is None:
+            return None
+        with managed.lock:
+            mine = regions(protocol.codec, body)
+            request = managed.session.last_good(
+                body.messages, system=protocol.system_of(body), tools=protocol.tools_of(body)
+            )
+            if (
+                request is None
+                or request.pass_number != managed.outgoing.number + 1
+                or mine != managed.outgoing.regions
+            ):
+                return None
+            sent = managed.outgoing.copy()
+            sent.follow(request, mine)
+            return Prepared(request, protocol.assemble(body, sent, ttl))
+
     def done(self, admitted: Admitted) -> None:
         """Say that a request is over. Sessions no request uses are put away, the longest unused first, if too many."""
         managed = admitted.managed

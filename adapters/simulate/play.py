@@ -223,7 +223,7 @@ def _step(stage: _Stage, step: Step, messages: list[bytes]) -> None:
             code, tokens = _refusal(session, before)
             _put(stage, log.refusal(stage.at, stage.model, code, tokens, stage.number))
         return
-    event = request._produced.event
+    event = request.produced.event
     state = session.core.hot().state
     if not isinstance(event, ev.PassDeferred):
         tally.landed += len(event.landed)

@@ -62,9 +62,9 @@ class WireLog(msgspec.Struct):
 
         Requests are taken in the order they were made; nothing is written yet.
         """
-        event = request._produced.event
+        event = request.produced.event
         if self._goes_on(event):
-            for one in request._produced.delta:
+            for one in request.produced.delta:
                 self._extend((one.m, raw) for raw in one.json)
         else:
             self._start(request.built, view.wire)

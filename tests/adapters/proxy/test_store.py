@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -140,10 +141,46 @@ def test_a_busy_store_is_tried_again(provider: Provider, config: Config, monkeyp
         assert [type(e).__name__ for e in proxy.events() if isinstance(e, ev.Pass)][-1] == "PassDeferred"
 
 
-def test_a_store_that_stays_busy_refuses_so_that_the_client_tries_again(
+def test_a_store_that_stays_busy_is_gone_round_by_the_last_good_request(
     provider: Provider, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PROXY-60."""
+    """PROXY-60, LAST-2: and what went out so is recorded when the store is back."""
+    from foldlog.adapters.proxy import preparing, reporting
+
+    for module in (preparing, reporting):
+        monkeypatch.setattr(module, "BUSY_PAUSES", (0.001,) * 3)
+    messages = [*ONE, assistant("ok"), user("on")]
+    with serving(config, Store()) as proxy:
+        proxy.ask(ONE)
+        proxy.settle()
+        with monkeypatch.context() as patch:
+            busy_once(proxy.door.gate._engine, patch, 10_000)
+            assert proxy.ask(messages).status_code == 200
+            messages += [assistant("ok"), user("and on")]
+            assert proxy.ask(messages).status_code == 200
+            proxy.settle()
+        messages += [assistant("ok"), user("at last")]
+        assert proxy.ask(messages).status_code == 200
+        found = [type(e).__name__ for e in proxy.events() if isinstance(e, ev.Pass | ev.LastGoodReplayed)]
+        assert found == ["BaselineFolded", "LastGoodReplayed", "PassDeferred"]
+        assert not proxy.door.gate._engine.audit("claude-code/s1").differences
+        assert [moment["reasons"] for moment in proxy.moments()][1:3] == [["last_good"]] * 2
+    bodies = [without_marks(seen.json["messages"]) for seen in provider.seen]
+    for before, after in itertools.pairwise(bodies):
+        assert after[: len(before)] == before
+    assert provider.seen[1].json["messages"][-1]["content"][-1]["text"] == "on"
+
+
+def without_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_marks(inner) for name, inner in value.items() if name != "cache_control"}
+    return [without_marks(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_a_store_that_stays_busy_refuses_where_the_last_request_is_not_safe(
+    provider: Provider, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROXY-60: with a status on which the client tries again."""
     from foldlog.adapters.proxy import preparing
 
     monkeypatch.setattr(preparing, "BUSY_PAUSES", (0.001,) * 3)
@@ -151,7 +188,7 @@ def test_a_store_that_stays_busy_refuses_so_that_the_client_tries_again(
         proxy.ask(ONE)
         proxy.settle()
         left = busy_once(proxy.door.gate._engine, monkeypatch, 10_000)
-        answer = proxy.ask([*ONE, assistant("ok"), user("on")])
+        answer = proxy.ask([user("something else"), assistant("ok"), user("on")])
         assert answer.status_code == 503
         assert answer.json()["error"]["type"] == "overloaded_error"
         assert "send the message again" in answer.json()["error"]["message"]
@@ -170,6 +207,8 @@ def test_a_real_lock_of_another_process(
         proxy.settle()
         with sqlite3.connect(tmp_path / "f.db", isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
-            assert proxy.ask([*ONE, assistant("ok"), user("on")]).status_code == 503
+            assert proxy.ask([user("hello again")]).status_code == 503
+            assert proxy.ask([*ONE, assistant("ok"), user("on")]).status_code == 200
             other.execute("ROLLBACK")
-        assert proxy.ask([*ONE, assistant("ok"), user("on")]).status_code == 200
+        assert proxy.ask([*ONE, assistant("ok"), user("on"), assistant("ok"), user("and on")]).status_code == 200
+        assert not proxy.door.gate._engine.audit("claude-code/s1").differences

@@ -1,0 +1,229 @@
+"""A store that cannot be written: the last request goes on raw, and is recorded when the store is back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog.domain import events as ev
+from foldlog.domain.errors import StoreBusy
+from support.talk import assistant, call, result, user
+
+SYSTEM = "You work."
+
+
+class Busy:
+    """Makes the store of an engine busy and free again."""
+
+    def __init__(self, engine: foldlog.Engine) -> None:
+        self.now = False
+        self._append = engine.log.append
+        engine.log.append = self.append  # type: ignore[method-assign]
+
+    def append(self, *given: Any, **named: Any) -> Any:
+        if self.now:
+            raise StoreBusy("another process holds the store")
+        return self._append(*given, **named)
+
+
+@pytest.fixture
+def engine() -> Iterator[foldlog.Engine]:
+    with foldlog.Engine.open("memory:", summarizer=None) as found:
+        yield found
+
+
+@pytest.fixture
+def busy(engine: foldlog.Engine) -> Busy:
+    return Busy(engine)
+
+
+@pytest.fixture
+def session(engine: foldlog.Engine) -> foldlog.Session:
+    return engine.session("s", codec="anthropic", model="claude-sonnet-4-5", context_limit=200_000)
+
+
+START = [user("one"), assistant("two"), user("three")]
+MORE = [*START, assistant("four"), user("five")]
+
+
+def events(engine: foldlog.Engine) -> list[Any]:
+    return [stored.event for stored in engine.log.read(engine.find("s"))]
+
+
+def served(session: foldlog.Session, request: foldlog.Request, before: list[bytes]) -> list[bytes]:
+    return before + [raw for one in request.delta for raw in one.json]
+
+
+def refused(session: foldlog.Session, messages: list[Any]) -> None:
+    with pytest.raises(StoreBusy):
+        session.prepare(messages, system=SYSTEM)
+
+
+def test_what_is_new_goes_out_raw_behind_the_last_request(session: foldlog.Session, busy: Busy) -> None:
+    """LAST-1."""
+    first = session.prepare(START, system=SYSTEM)
+    busy.now = True
+    refused(session, MORE)
+    request = session.last_good(MORE, system=SYSTEM)
+    assert request is not None
+    assert (request.level, request.reasons, request.pass_number) == ("defer", ("last_good",), first.pass_number + 1)
+    assert [json.loads(raw) for one in request.delta for raw in one.json] == MORE[3:]
+    assert request.usage_estimate > first.usage_estimate
+    assert request.messages_json == tuple(served(session, request, list(first.messages_json)))
+    assert request.system == first.system
+
+
+def test_it_is_recorded_before_anything_else_and_its_bytes_stay(
+    engine: foldlog.Engine, session: foldlog.Session, busy: Busy
+) -> None:
+    """LAST-2, LAST-3."""
+    first = session.prepare(START, system=SYSTEM)
+    busy.now = True
+    refused(session, MORE)
+    replay = session.last_good(MORE, system=SYSTEM)
+    assert replay is not None
+    went_out = served(session, replay, list(first.messages_json))
+    busy.now = False
+    request = session.prepare([*MORE, assistant("six"), user("seven")], system=SYSTEM)
+    kinds = [type(event) for event in events(engine) if isinstance(event, ev.Pass | ev.LastGoodReplayed)]
+    assert kinds == [ev.BaselineFolded, ev.LastGoodReplayed, ev.PassDeferred]
+    (told,) = [event for event in events(engine) if isinstance(event, ev.LastGoodReplayed)]
+    assert told.digest.hex() == replay.digest
+    assert [abs(number) for one in told.arrivals for number in one.tags] == [4, 5]
+    assert list(request.messages_json[: len(went_out)]) == went_out
+    assert request.messages[-1]["content"][0]["text"].startswith("§7§")
+    assert not engine.audit("s").differences
+    session.flush()
+    session.reduce("1")
+    rebuilt = session.prepare([*MORE, assistant("six"), user("seven"), assistant("8"), user("9")], system=SYSTEM)
+    assert rebuilt.level != "defer"
+    assert any(b"\xc2\xa75\xc2\xa7 five" in raw for raw in rebuilt.messages_json)  # its number shows from here on
+    assert not engine.audit("s").differences
+
+
+def test_several_in_a_row(engine: foldlog.Engine, session: foldlog.Session, busy: Busy) -> None:
+    """LAST-2: what went out last holds what went out before."""
+    first = session.prepare(START, system=SYSTEM)
+    busy.now = True
+    session.last_good(MORE, system=SYSTEM)
+    longer = [*MORE, assistant("six"), user("seven")]
+    replay = session.last_good(longer, system=SYSTEM)
+    assert replay is not None
+    went_out = served(session, replay, list(first.messages_json))
+    busy.now = False
+    request = session.prepare([*longer, assistant("8"), user("9")], system=SYSTEM)
+    assert list(request.messages_json[: len(went_out)]) == went_out
+    assert sum(isinstance(event, ev.LastGoodReplayed) for event in events(engine)) == 1
+    assert not engine.audit("s").differences
+
+
+def test_its_usage_counts_for_it(engine: foldlog.Engine, session: foldlog.Session, busy: Busy) -> None:
+    """LAST-2."""
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    replay = session.last_good(MORE, system=SYSTEM)
+    assert replay is not None
+    with pytest.raises(StoreBusy):
+        replay.report_usage(input=900, cache_read=100)
+    busy.now = False
+    replay.report_usage(input=900, cache_read=100)
+    found = events(engine)
+    assert [type(event) for event in found[-2:]] == [ev.LastGoodReplayed, ev.UsageReported]
+    assert session.status().usage_tokens == 1_000
+
+
+def test_a_host_that_goes_back_afterwards_diverges_by_itself(
+    engine: foldlog.Engine, session: foldlog.Session, busy: Busy
+) -> None:
+    """LAST-3."""
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    session.last_good(MORE, system=SYSTEM)
+    busy.now = False
+    request = session.prepare([*MORE[:3], assistant("other"), user("way")], system=SYSTEM)
+    assert any(reason.startswith("host_") for reason in request.reasons)
+    assert not engine.audit("s").differences
+
+
+def test_a_new_process_finds_it(engine: foldlog.Engine, session: foldlog.Session, busy: Busy) -> None:
+    """LAST-2: an outcome alone records it too."""
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    replay = session.last_good(MORE, system=SYSTEM)
+    assert replay is not None
+    busy.now = False
+    replay.report_failure("broken")
+    engine.release("s", "api")
+    again = engine.session("s", codec="anthropic", model="claude-sonnet-4-5", context_limit=200_000)
+    request = again.prepare([*MORE, assistant("six"), user("seven")], system=SYSTEM)
+    assert request.level == "defer"
+    assert not engine.audit("s").differences
+
+
+@pytest.mark.parametrize(
+    ("messages", "named"),
+    [
+        (START, {}),
+        (START[:1], {}),
+        ([user("other"), *MORE[1:]], {}),
+        ([*START[:2], user("three, and more"), assistant("x"), user("y")], {}),
+        (MORE, {"system": "You rest."}),
+        (MORE, {"tools": [{"name": "Bash", "input_schema": {"type": "object"}}]}),
+        ([*START, assistant(""), user("five")], {}),
+    ],
+)
+def test_where_more_than_the_end_changed_it_is_not_safe(
+    session: foldlog.Session, busy: Busy, messages: list[Any], named: dict[str, Any]
+) -> None:
+    """LAST-4."""
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    assert session.last_good(messages, **{"system": SYSTEM, **named}) is None
+
+
+def test_before_a_first_request_there_is_no_last_one(session: foldlog.Session, busy: Busy) -> None:
+    """LAST-4."""
+    assert session.last_good(START, system=SYSTEM) is None
+
+
+def test_never_where_the_window_is_nearly_full(session: foldlog.Session, busy: Busy) -> None:
+    """LAST-4: refusing comes first there."""
+    request = session.prepare(START, system=SYSTEM)
+    request.report_usage(input=195_000)
+    busy.now = True
+    assert session.last_good(MORE, system=SYSTEM) is None
+    busy.now = False
+    session.prepare(MORE, system=SYSTEM).report_failure("overflow", limit=200_000, used=201_000)
+    busy.now = True
+    assert session.last_good([*MORE, assistant("6"), user("7")], system=SYSTEM) is None
+
+
+def test_a_call_without_its_result_is_refused(session: foldlog.Session, busy: Busy) -> None:
+    """LAST-4."""
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    with pytest.raises(foldlog.MessageError):
+        session.last_good([*START, assistant([call("t1")]), user("no result")], system=SYSTEM)
+    assert session.last_good([*START, assistant([call("t1")]), user([result("t1", "out")])], system=SYSTEM) is not None
+
+
+def test_another_process_that_went_on_takes_its_place(
+    engine: foldlog.Engine, session: foldlog.Session, busy: Busy
+) -> None:
+    """LAST-5."""
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    session.last_good(MORE, system=SYSTEM)
+    busy.now = False
+    other = foldlog.Engine(engine.log, engine._reader.count, engine._tokenizer, engine._clock)
+    other.session("s", codec="anthropic", model="claude-sonnet-4-5", context_limit=200_000).prepare(
+        [*START, assistant("theirs"), user("theirs too")], system=SYSTEM
+    )
+    request = session.prepare([*MORE, assistant("six"), user("seven")], system=SYSTEM)
+    assert request.pass_number > 2
+    assert not [event for event in events(engine) if isinstance(event, ev.LastGoodReplayed)]
+    assert not engine.audit("s").differences
