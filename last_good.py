@@ -1,4 +1,4 @@
-"""While the store cannot be written: the last request, and what is new behind it as the host sent it (LAST-1 to LAST-5).
+"""While the store cannot be written: the last request, and what is new behind it as the host sent it (LAST-1).
 
 Such a request is made from memory alone. It is recorded at the head of the next transaction that succeeds, before
 anything else of its session is.

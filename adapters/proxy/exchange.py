@@ -105,7 +105,7 @@ async def _stream(one: Exchange, response: httpx.Response) -> bool:
     meter = one.protocol.meter()
     try:
         try:
-            retry = await _pass_on(one, response, meter)
+            rest = await _pass_on(one, response, meter)
         finally:
             await response.aclose()
     except asyncio.CancelledError:
@@ -115,17 +115,22 @@ async def _stream(one: Exchange, response: httpx.Response) -> bool:
         # the client's connection is cut as the provider's was: an end of ours would look like a whole answer
         _tell(one, Outcome("broken", response.status_code, type(error).__name__, meter.result()))
         return False
-    if retry:
+    if rest is None:
         return True
     usage = meter.result()
     if usage.error:
         await _refused(one, response.status_code, usage.error)
     _tell(one, Outcome("answered" if usage.complete else "broken", response.status_code, usage=usage))
-    await answer.end(one.send)
+    await answer.end(one.send, rest)
     return False
 
 
-async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> bool:
+async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> bytes | None:
+    """Pass an answer on but for its last piece, and return that; None where a smaller request is to be sent instead.
+
+    Of an answer that is no stream the client has all with the last piece, so that one waits for the report too.
+    """
+    rest = b""
     opened = upstream.Opened(response)
     events = response.headers.get("content-type", "").startswith("text/event-stream")
     held: list[bytes] | None = [] if events and one.protocol.name in _RECEIPTS else None
@@ -141,7 +146,7 @@ async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> boo
             said += plain
             if usage is not None and usage.error:
                 if await _refused(one, response.status_code, usage.error):
-                    return True
+                    return None
             elif not _BEGUN.search(said):
                 continue
             await answer.begin(one.send, response)
@@ -150,11 +155,16 @@ async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> boo
         if usage is not None and usage.complete:
             # told before the client can go on, so that its next request finds the figures
             _tell(one, Outcome("answered", response.status_code, usage=usage))
-        await answer.more(one.send, piece)
+        if events:
+            await answer.more(one.send, piece)
+            continue
+        if rest:
+            await answer.more(one.send, rest)
+        rest = piece
     if held is not None:
         await answer.begin(one.send, response)
-        await answer.more(one.send, b"".join(held))
-    return False
+        rest = b"".join(held)
+    return rest
 
 
 async def _refused(one: Exchange, status: int, body: bytes) -> bool:

@@ -74,7 +74,7 @@ def test_a_packed_answer_is_passed_on_packed_and_read(provider: Provider, proxy:
     packed = gzip.compress(b"".join(events(input_tokens=77)))
 
     def reply(handler: Any, seen: Any) -> None:
-        failed(200, packed, content_encoding="gzip", content_type="text/event-stream")(handler, seen)
+        failed(200, packed, content_encoding="gzip")(handler, seen)
 
     provider.script = [reply]
     answer = proxy.ask(ONE, headers={"accept-encoding": "gzip, br;q=0.9, zstd"})
