@@ -133,7 +133,7 @@ class Machine(Steps, Past):
         given = SYSTEMS[self.system]
         return (
             ("" if self.system == 0 else given)
-            if self.codec != "openai-chat"
+            if self.codec not in ("openai-chat", "openai-responses")
             else given
             if isinstance(given, str)
             else ""
@@ -155,6 +155,8 @@ class Machine(Steps, Past):
         schema = {"type": "object", "properties": {"a": {"type": kind}}}
         if self.codec == "openai-chat":
             return {"type": "function", "function": {"name": name, "description": "runs", "parameters": schema}}
+        if self.codec == "openai-responses":
+            return {"type": "function", "name": name, "description": "runs", "parameters": schema}
         return {"name": name, "description": "runs", "input_schema": schema}
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from checker import anthropic, broken_rules, openai, pi, thinking
+from checker import anthropic, broken_rules, openai, pi, responses, thinking
 
 from support import machine_host as host
 
@@ -289,6 +289,9 @@ def valid(
         allowed |= BEHIND_A_GONE_ARC if gone else set()
         left = [violation for violation in found if violation.rule not in allowed]
         assert not left, f"PROP-2: {left[0]}"
+    if behind and codec == "openai-responses":
+        kept = responses.check_against({"input": behind}, {"input": messages})
+        assert not kept, f"PROP-2: {kept[0]}"
     if behind and codec == "anthropic":
         kept = thinking.check_against({"messages": behind}, {"messages": messages})
         assert not kept, f"PROP-2: {kept[0]}"
@@ -299,5 +302,7 @@ def _broken(codec: str, system: Any, tools: Any, messages: list[Any]) -> list[An
         return openai.check({"messages": messages, **({"tools": tools} if tools else {})})
     if codec == "pi":
         return pi.check(messages)
+    if codec == "openai-responses":
+        return responses.check({"input": messages, "tools": tools, "instructions": system or None})
     request = {"messages": messages, **({"system": system} if system else {}), **({"tools": tools} if tools else {})}
     return anthropic.check(request)

@@ -29,6 +29,7 @@ BODIES = (
     " \n\t",
 )
 BLANKS = (9, 10)
+_TEXTS = ("text", "input_text", "output_text")
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 NAMES = ("bash", "read_file", "ctx_reduce")
 
@@ -176,7 +177,37 @@ def _pi(message: Message, form: int) -> Message:
     return {**out, "stopReason": "stop"} if message["role"] == "assistant" else out
 
 
-_FORMS = {"anthropic": _anthropic, "openai-chat": _openai, "pi": _pi}
+def _responses(message: Message, form: int) -> Message:
+    """Return an item; ``form`` bit 0: one text as a string, bit 1: without the item's own id."""
+    first = message["parts"][0]
+    name = {} if form & 2 else {"id": f"item_{message['uid'][1:]}"}
+    if first["t"] == "think":
+        return {"type": "reasoning", **name, "summary": _summary(first["s"]), "encrypted_content": first["sig"]}
+    if first["t"] == "call":
+        given = json.dumps(first["args"])
+        return {"type": "function_call", **name, "call_id": first["id"], "name": first["name"], "arguments": given}
+    if first["t"] == "result":
+        output: Any = written(first)
+        if first["media"]:
+            output = [*([{"type": "input_text", "text": output}] if output else []), _input_image()]
+        return {"type": "function_call_output", **name, "call_id": first["id"], "output": output}
+    parts = message["parts"]
+    if form & 1 and len(parts) == 1 and first["t"] == "text":
+        return {"type": "message", **name, "role": message["role"], "content": written(first)}
+    kind = "output_text" if message["role"] == "assistant" else "input_text"
+    content = [{"type": kind, "text": written(p)} if p["t"] == "text" else _input_image() for p in parts]
+    return {"type": "message", **name, "role": message["role"], "content": content}
+
+
+def _summary(said: str) -> list[dict[str, Any]]:
+    return [{"type": "summary_text", "text": said}]
+
+
+def _input_image() -> dict[str, Any]:
+    return {"type": "input_image", "image_url": f"data:image/png;base64,{PICTURE}"}
+
+
+_FORMS = {"anthropic": _anthropic, "openai-chat": _openai, "pi": _pi, "openai-responses": _responses}
 
 
 # ------------------------------------------------------------------------ reading the wire
@@ -185,6 +216,12 @@ _FORMS = {"anthropic": _anthropic, "openai-chat": _openai, "pi": _pi}
 def seen(codec: str, wire: Message) -> list[tuple[Any, ...]]:
     """Return the parts of one wire message: ``text``, s; ``call``, id, name, args; ``result``, id, texts, media."""
     content = wire.get("content")
+    if wire.get("type") == "reasoning":
+        return [("think", wire["summary"][0]["text"])]
+    if wire.get("type") == "function_call":
+        return [("call", wire["call_id"], wire["name"], json.loads(wire["arguments"]))]
+    if wire.get("type") == "function_call_output":
+        return [("result", wire["call_id"], _texts(wire["output"]), _media(wire["output"]))]
     if codec == "openai-chat" and wire["role"] == "tool":
         return [("result", wire["tool_call_id"], _texts(content), 0)]
     if codec == "pi" and wire["role"] == "toolResult":
@@ -198,7 +235,7 @@ def seen(codec: str, wire: Message) -> list[tuple[Any, ...]]:
 
 def _seen(block: dict[str, Any]) -> tuple[Any, ...]:
     kind = block["type"]
-    if kind == "text":
+    if kind in _TEXTS:
         return "text", block["text"]
     if kind in ("tool_use", "toolCall"):
         return "call", block["id"], block["name"], block["input" if kind == "tool_use" else "arguments"]
@@ -206,14 +243,14 @@ def _seen(block: dict[str, Any]) -> tuple[Any, ...]:
         return "result", block["tool_use_id"], _texts(block.get("content")), _media(block.get("content"))
     if kind == "thinking":
         return "think", block["thinking"]
-    return (kind if kind not in ("image", "image_url") else "media",)
+    return (kind if kind not in ("image", "image_url", "input_image") else "media",)
 
 
 def _texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
-    return [block["text"] for block in content or () if block["type"] == "text"]
+    return [block["text"] for block in content or () if block["type"] in _TEXTS]
 
 
 def _media(content: Any) -> int:
-    return 0 if isinstance(content, str) else sum(block["type"] != "text" for block in content or ())
+    return 0 if isinstance(content, str) else sum(block["type"] not in _TEXTS for block in content or ())

@@ -105,6 +105,7 @@ def _bytes(machine: Machine, now: checks.Served, state: Any) -> None:
         owners.add(tag.m)
         owners.add(state.call_of.get(tag.m * PARTS_LIMIT + tag.p, 0) // PARTS_LIMIT)
         machine.counts["landed"] += 1
+    owners |= {m for m, _, _ in event.spares}  # reasoning that left with its call
     checks.rebuilt(head, now, owners, event.decision.reach, hard=hard, soft=isinstance(event, ev.HistoryRefreshed))
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:

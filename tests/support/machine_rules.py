@@ -44,7 +44,7 @@ class FoldlogMachine(RuleBasedStateMachine):
             raise
 
     @initialize(
-        codec=st.sampled_from(("anthropic", "anthropic", "anthropic", "openai-chat", "pi")),
+        codec=st.sampled_from(("anthropic", "anthropic", "anthropic", "openai-chat", "pi", "openai-responses")),
         primary=st.integers(0, 3),
         reduce=st.integers(0, 4),
         ids=st.booleans(),

@@ -96,7 +96,10 @@ class Steps:
             return [self._message("assistant", said), self._message("user", results + also)]
         also = [p for p in also if not host.blank(p)] or ([] if calls else [host.text(0, uid)])
         follow = [self._message("tool", [one]) for one in results]
-        return [self._message("assistant", said), *follow, *([self._message("user", also)] if also else [])]
+        answer = [self._message("assistant", said)]
+        if self.codec == "openai-responses":  # each item of an answer is a message
+            answer = [self._message("assistant", [one]) for one in said]
+        return [*answer, *follow, *([self._message("user", also)] if also else [])]
 
     def do_send(self, form: int = 0, twice: bool = False) -> None:
         """The host hands over its whole array, perhaps in another form, perhaps twice."""
@@ -432,7 +435,7 @@ class Steps:
         """PROP-11: what cannot be used is refused, and leaves everything as it was."""
         good = self.handed(self.flat())
         bad: list[Any] = [
-            {"role": "nobody", "content": "x"},
+            {"role": 5 if self.codec == "openai-responses" else "nobody", "content": "x"},  # there a new role may come
             {"role": "user"},
             b"{",
             b"[1]",
@@ -444,6 +447,7 @@ class Steps:
         orphan = {
             "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "none", "content": "x"}]},
             "openai-chat": {"role": "tool", "tool_call_id": "none", "content": "x"},
+            "openai-responses": {"type": "function_call_output", "call_id": "none", "output": "x"},
             "pi": {"role": "toolResult", "toolCallId": "none", "toolName": "bash", "content": [], "isError": False},
         }[self.codec]
         calls: list[Callable[[], Any]] = [
