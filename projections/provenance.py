@@ -201,12 +201,16 @@ def _passed(state: State, event: ev.Pass, target: _Target, queued: bool) -> Iter
             yield f"numbered §{abs(number)}§ and first sent by {where}{shown}" if number else f"first sent by {where}"
             yield from (f"{where}: {said}" for edit in arrival.edits if (said := edit_text(edit, target.m, target.p)))
     if isinstance(event, ev.PassDeferred):
+        would = _planned(event.decision, target.tag)
+        if would and not queued:
+            yield f"passes that could not rebuild would have taken it out: {LANES.get(would, would)}"
         if queued and event.decision is not None and event.decision.held:
             yield "held: passes that could have rebuilt left queued work where it was"
         return
     modes = dict(event.landed)
     if target.tag in modes:
-        yield f"landed in {where}, {_because(event)}: {_MODES.get(modes[target.tag], modes[target.tag])}"
+        by = _lane(event, target.tag, queued)
+        yield f"{by} {where}, {_because(event)}: {_MODES.get(modes[target.tag], modes[target.tag])}"
     elif queued:
         yield "stayed queued through a rebuild: protected as recent, still open, or before the rebuild's reach"
     for edit in event.edits:
@@ -226,7 +230,33 @@ _MODES = {
     "skeleton_real": "its call keeps the real arguments, a placeholder stands in its place",
     "skeleton_stripped": "its call keeps the real arguments, a placeholder stands in its place, its media are gone",
     "full": "it left the request together with its call",
+    "edit_marker": "its call keeps a hint of its arguments, a placeholder stands in its place",
+    "edit_marker_stripped": "its call keeps a hint of its arguments, a placeholder stands in its place",
+    "terse1": "it is sent in fewer words",
+    "terse2": "it is sent in fewer words, without articles",
+    "terse3": "it is sent in few words and signs",
 }
+LANES = {
+    "emergency": "the window was nearly full",
+    "injected": "it held nothing but what programs had put into it",
+    "dedup": "a newer look shows the same",
+    "terse": "old texts are sent in fewer words",
+    "age": "an earlier rebuild had shown it",
+    "smart": "a later call made it pointless",
+    "stale_reduce": "it only marked what was spent",
+    "images": "the model had seen it, and newer things had left",
+}
+"""Why a lane takes out what nobody marked, in words."""
+
+
+def _planned(decision: ev.Decision | None, tag: int) -> str:
+    lanes = decision.lanes if decision is not None else ()
+    return next((did.lane for did in lanes if any(first <= tag <= last for first, last in did.tags)), "")
+
+
+def _lane(event: ev.Rebuild, tag: int, queued: bool) -> str:
+    lane = _planned(event.decision, tag)
+    return "landed in" if queued or lane not in LANES else f"taken out ({LANES[lane]}) by"
 
 
 def _because(event: ev.Rebuild) -> str:

@@ -20,13 +20,23 @@ QUIET = "quiet"
 """The cause of a pass that had none: it only carried what was new."""
 
 
+class Lane(msgspec.Struct, frozen=True):
+    """What a lane did on a pass, or (not ``landed``) would have done: things, tokens they free, their numbers."""
+
+    lane: str
+    landed: bool
+    items: int
+    tokens: int
+    tags: tuple[tuple[int, int], ...]
+
+
 class Row(msgspec.Struct, frozen=True):
     """One pass. Times in ms UTC (``now``: the host's clock), sizes in tokens, -1 = not reported.
 
     ``tokens``: our own count of the request; ``prompt`` and ``output``: the provider's. ``parts``: parts no earlier
     request held; ``landed``: drops. ``held``: queued drops could have landed and did not. ``outcome``: how it failed.
     ``lost``: of the request before, what the provider did not read from its cache though only the host changed
-    something (``divergence``): the price of the host's own doing.
+    something (``divergence``): the price of the host's own doing. ``lanes``: what each lane did, or would have done.
     """
 
     number: int
@@ -47,6 +57,7 @@ class Row(msgspec.Struct, frozen=True):
     outcome: str = ""
     message: str = ""
     lost: int = -1
+    lanes: tuple[Lane, ...] = ()
 
 
 def timeline(source: Source, stream: str) -> list[Row]:
@@ -89,6 +100,7 @@ def _row(version: int, event: ev.Pass | ev.PassRefused | ev.LastGoodReplayed) ->
         percent=-1 if decision is None else decision.percent,
         divergence="" if divergence is None else divergence.cause,
         side=isinstance(event, ev.PassDeferred) and event.side is not None,
+        lanes=() if decision is None else tuple(Lane(**msgspec.structs.asdict(did)) for did in decision.lanes),
     )
 
 

@@ -71,9 +71,15 @@ def _observed(stream: str) -> bool:
     return stream.split("/")[1].endswith("-observed")
 
 
+def _lanes(row: Row, *, landed: bool) -> str:
+    return ", ".join(f"{one.lane} {one.items:,} ({one.tokens:,} tokens)" for one in row.lanes if one.landed is landed)
+
+
 def _note(row: Row) -> str:
     lost = f"the host's change: {row.lost:,} tokens were not read from the cache" if row.lost >= 0 else ""
-    notes = [row.message, row.outcome, "beside the head" if row.side else "", "held" if row.held else "", lost]
+    did, would = _lanes(row, landed=True), _lanes(row, landed=False)
+    held = f"held: {would}" if would else "held" if row.held else ""
+    notes = [did, held, row.message, row.outcome, "beside the head" if row.side else "", lost]
     return "; ".join(note for note in notes if note)
 
 

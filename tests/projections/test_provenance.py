@@ -72,6 +72,28 @@ def test_a_dropped_result_tells_its_whole_story(engine):
     assert all(step.at > 0 and step.stream == STREAM for step in found.steps)
 
 
+@pytest.mark.rule("CLI-14", "LANE-1")
+def test_what_left_unasked_names_its_lane(engine):
+    session, messages = tool_session(engine)
+    session.reduce("2")
+    session.flush()
+    session.prepare([*messages, {"role": "assistant", "content": "done"}, ask("more")])
+    text = said(why(engine.log, STREAM, 4))
+    assert "taken out (an earlier rebuild had shown it) by pass 2 (soft+), because of flush" in text
+    assert "nothing was queued" not in text
+
+
+@pytest.mark.rule("CLI-14", "LANE-1")
+def test_what_a_held_pass_would_have_taken_out_is_told(engine):
+    session, messages = tool_session(engine)
+    session.reduce("2")
+    messages += [{"role": "assistant", "content": "done"}, ask("more")]
+    session.prepare(messages).report_usage(input=700_000)
+    session.prepare([*messages, {"role": "assistant", "content": "done"}, ask("and more")])
+    (step,) = [step for step in why(engine.log, STREAM, 5).steps if "would have" in step.what]
+    assert step.what == "passes that could not rebuild would have taken it out: an earlier rebuild had shown it"
+
+
 def test_a_part_nothing_happened_to_is_sent_whole(engine):
     tool_session(engine)
     found = why(engine.log, STREAM, 3)

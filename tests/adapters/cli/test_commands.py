@@ -81,6 +81,9 @@ def test_sessions_and_passes(db, played):
     shown = ok("passes", "played", db=db)
     assert f"{played.requests} passes" in shown
     assert all(any(line.split()[:1] == [str(row["number"])] for line in shown.splitlines()) for row in rows)
+    landed = [did for row in rows for did in row["lanes"] if did["landed"]]
+    assert {did["lane"] for did in landed} >= {"queued"}
+    assert f"queued {landed[0]['items']:,} (" in shown
 
 
 @pytest.mark.rule("CLI-12")
