@@ -148,6 +148,7 @@ export class Extension {
       });
       session.number = served.number;
       if (served.why) notify(ctx, served.why, "warning");
+      if (this.omp && served.messages) lasting(served.messages, event.messages);
       return served.messages ? { messages: served.messages } : undefined;
     } catch (error) {
       ctx.abort();
@@ -283,6 +284,24 @@ export class Extension {
     await this.settle(2_000);
     this.client.close();
   }
+}
+
+/**
+ * OMP marks every message a handler changed as made for this one call, and sets no cache mark at it or behind it. Ours are
+ * the same in each request, so they do not take that mark: setting it ends in their prototype.
+ */
+const LASTING = new Proxy(
+  {},
+  {
+    set: (target, key, value, receiver) =>
+      typeof key === "symbol" && key.description === "agent.message.perCallContext" ? true : Reflect.set(target, key, value, receiver),
+  },
+);
+
+/** @param {any[]} made @param {any[]} own the host's */
+function lasting(made, own) {
+  const untouched = new Set(own);
+  for (const message of made) if (!untouched.has(message)) Object.setPrototypeOf(message, LASTING);
 }
 
 /** @param {any} ctx @param {string} text @param {"info" | "warning" | "error"} kind */

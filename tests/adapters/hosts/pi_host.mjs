@@ -64,6 +64,17 @@ async function step(one) {
   const result = await handlers[one.on]({ type: one.on, ...one.event }, ctx);
   if (one.on === "before_agent_start" && result) prompt = result.systemPrompt;
   if (one.on === "context" && JSON.stringify(one.event) !== before) throw new Error("the host's own messages were changed");
+  if (one.on === "context" && one.marks) {
+    // what OMP does with what a handler returns
+    const mark = Symbol("agent.message.perCallContext");
+    const other = Symbol("another");
+    return result.messages.map((message) => {
+      message[mark] = true;
+      message[other] = true;
+      message.plain = true;
+      return [message[mark] === true, message[other] === true && Object.hasOwn(message, other) && message.plain && Object.hasOwn(message, "plain")];
+    });
+  }
   return result ?? null;
 }
 

@@ -154,6 +154,16 @@ def test_answers_are_reported_and_imitations_taken_out(start, omp):
     assert session.status().passes == 3
 
 
+@pytest.mark.rule("EXT-11")
+@pytest.mark.parametrize("omp", [False, True])
+def test_what_is_the_same_in_each_request_takes_no_mark_of_one_call(start, omp):
+    start()
+    done = play({**context([user("", 1), *talk(1)]), "marks": True}, omp=omp)
+    marked, kept = zip(*done["results"][0], strict=True)
+    assert list(marked) == ([False] * len(marked) if omp else [True] * len(marked))
+    assert all(kept)
+
+
 @pytest.mark.rule("EXT-10")
 @pytest.mark.parametrize(("event", "omp"), [("agent_before_settle", False), ("session_stop", True)])
 def test_what_overflowed_goes_once_more(start, event, omp):
