@@ -76,6 +76,19 @@ def owner(turns: Sequence[Turn], regions: Regions, known: Iterable[Known]) -> st
     return best[2] if best else None
 
 
+def rewritten(turns: Sequence[Turn], known: Iterable[Known]) -> str | None:
+    """Return the session whose first message the client wrote anew, such as a date in it; None where there is none.
+
+    All it sent behind the first message must be there again, with at least ``REWOUND`` answers.
+    """
+    best = ("", 0)
+    for one in known:
+        length = len(one.turns)
+        if length > best[1] and turns[1:length] == one.turns[1:] and sum(map(_answers, one.turns)) >= REWOUND:
+            best = (one.name, length)
+    return best[0] or None
+
+
 def _rank(turns: Sequence[Turn], regions: Regions, one: Known, same: int) -> int:
     if same == len(one.turns):
         if len(turns) == same:  # a repetition; two that begin alike are told apart by what stands above them

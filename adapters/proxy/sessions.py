@@ -302,13 +302,21 @@ class Sessions:
         mine = regions(protocol.codec, body)
         names = self._alike(caller.harness, base)
         known = [self._seen(protocol, caller.harness, name) for name in names]
-        id = prefixes.owner(turns, mine, known)
+        id = prefixes.owner(turns, mine, known) or prefixes.rewritten(turns, self._unnamed(protocol, caller.harness))
         if id is None:
             last = max((_number(name, base) for name in names), default=0)
             id = f"{base}-{last + 1}" if last else base
         managed = self._known.get((caller.harness, id)) or Managed(id, caller.harness, "primary", protocol)
         managed.turns, managed.first, managed.regions, managed.calls = turns, first, mine, ()
         return managed
+
+    def _unnamed(self, protocol: Protocol, harness: str) -> list[prefixes.Known]:
+        """Return the sessions in memory that are known by their messages."""
+        return [
+            prefixes.Known(id, one.turns)
+            for (kept, id), one in self._known.items()
+            if kept == harness and one.turns and one.protocol.codec == protocol.codec
+        ]
 
     def _alike(self, harness: str, base: str) -> list[str]:
         """Return the names of the sessions that begin with this message, in memory and stored."""

@@ -125,6 +125,14 @@ def test_an_unnamed_session_is_found_again_after_a_restart_and_a_rewind(door):
 
 
 @pytest.mark.rule("PROXY-9")
+def test_a_first_message_written_anew_does_not_make_a_new_session(door):
+    path = [user("It is Monday. hello"), *step("a"), *step("b")]
+    name, _ = door.send(path)
+    assert door.send([user("It is Tuesday. hello"), *path[1:], *step("c")])[0] == name
+    assert door.send([user("It is Tuesday. hello"), *path[1:3]])[0] != name  # one answer in common is too little
+
+
+@pytest.mark.rule("PROXY-9")
 def test_marks_forms_and_key_order_do_not_make_another_session(door):
     name, _ = door.send([user("hello")])
     marked = {
