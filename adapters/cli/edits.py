@@ -89,6 +89,11 @@ def recorded(name: str) -> Record:
         ) from None
 
 
+def made(name: str) -> list[Done]:
+    """Return every change a set-up made."""
+    return [done for file in recorded(name).files for done in file.done]
+
+
 def plan(edits: Sequence[Edit]) -> list[Plan]:
     """Return what the files would become; nothing is written. Raises ``InputError`` for one that cannot be edited."""
     plans: dict[str, Plan] = {}

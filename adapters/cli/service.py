@@ -25,6 +25,8 @@ from .wrapping import own_command
 UNIT = "foldlog.service"
 LABEL = "dev.foldlog.proxy"
 RECORD = "service"
+POINTED = ("claude-code", "codex")
+"""Hosts that ``setup`` points to the service."""
 PATIENCE = 10.0
 """Seconds the service has to begin to listen before we say that it does not."""
 KEPT = ("FOLDLOG_CONFIG", "FOLDLOG_DB", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
@@ -34,11 +36,15 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class Manager(msgspec.Struct, frozen=True):
-    """How this machine runs services of a user: the file, and the commands to start, stop and restart by it."""
+    """How this machine runs services of a user: the file, and the commands to start, stop and restart by it.
+
+    ``before``: run ahead of ``start``, whatever comes of it.
+    """
 
     name: str
     file: Path
     text: str
+    before: tuple[tuple[str, ...], ...]
     start: tuple[tuple[str, ...], ...]
     stop: tuple[tuple[str, ...], ...]
     after: tuple[tuple[str, ...], ...]
@@ -67,9 +73,15 @@ def manager(environ: Mapping[str, str] | None = None, platform: str = sys.platfo
     )
 
 
-def enabled(environ: Mapping[str, str] | None = None) -> bool:
+def enabled() -> bool:
     """Whether the service was set up by ``enable``."""
     return bool(edits.recorded(RECORD).files)
+
+
+def address() -> str:
+    """Return the address the service listens at."""
+    config = configuration.load()
+    return local.Run(config.port, 0, "", "", host=config.host).url
 
 
 def enable(yes: Yes = False) -> None:
@@ -83,6 +95,8 @@ def enable(yes: Yes = False) -> None:
         edits.carry_out(RECORD, plans)
     else:
         say(f"{this.file} is there already")
+    for one in this.before:
+        _do(one, must=False)
     for one in this.start:
         _do(one)
     _told(this)
@@ -109,6 +123,9 @@ def disable(yes: Yes = False) -> None:
     for one in this.after:
         _do(one, must=False)
     say("the service is gone")
+    for host in POINTED:
+        if any(done.edit.value == address() or done.edit.value == f"{address()}/v1" for done in edits.made(host)):
+            say(f"{host} still asks the proxy: `foldlog setup {host} --remove` sends it to its provider again")
 
 
 def restart() -> None:
@@ -171,6 +188,7 @@ def _systemd(folder: Path, command: Sequence[str], kept: Mapping[str, str]) -> M
     reload = (*systemctl, "daemon-reload")
     return Manager(
         "systemd", folder / UNIT, text,
+        before=(),
         start=(reload, (*systemctl, "enable", "--now", UNIT)),
         stop=((*systemctl, "disable", "--now", UNIT),),
         after=(reload,),
@@ -194,6 +212,7 @@ def _launchd(home: Path, command: Sequence[str], kept: Mapping[str, str]) -> Man
     domain = f"gui/{_uid()}"
     return Manager(
         "launchd", file, text,
+        before=(("launchctl", "bootout", f"{domain}/{LABEL}"),),  # what is loaded already cannot be loaded
         start=(("launchctl", "bootstrap", domain, str(file)),),
         stop=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
         after=(),

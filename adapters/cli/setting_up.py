@@ -54,7 +54,7 @@ def setup(
     """
     name = host.value
     config = configuration.load()
-    url = f"http://{config.host}:{config.port}" if service.enabled() else ""
+    url = service.address() if service.enabled() else ""
     environ = {key: value for key, value in os.environ.items() if key != local.PROXY_ENV}  # of one run, not for good
     where = Where(Path(os.environ.get("HOME") or Path.home()), environ, config, url)
     if remove:

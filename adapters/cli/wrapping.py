@@ -43,12 +43,15 @@ def own_command(*args: str) -> list[str]:
     """Return the command line of foldlog itself, by absolute path, as a host may start it from anywhere."""
     beside = Path(sys.executable).with_name("foldlog.exe" if sys.platform == "win32" else "foldlog")
     found = str(beside) if beside.is_file() else shutil.which("foldlog")
-    return [found, *args] if found else [sys.executable, "-c", PROGRAM, *args]
+    return [found, *args] if found else [sys.executable, "-P", "-c", PROGRAM, *args]
 
 
 def mcp_command() -> list[str]:
-    """Return the command line of our MCP server (what `foldlog mcp` is, without loading every other command)."""
-    return [sys.executable, "-m", "foldlog.adapters.mcp"]
+    """Return the command line of our MCP server: what `foldlog mcp` is, without loading every other command.
+
+    It is started in the person's project: ``-P`` keeps a folder ``mcp`` there from being taken for a package.
+    """
+    return [sys.executable, "-P", "-m", "foldlog.adapters.mcp"]
 
 
 def host_of(command: str) -> str:

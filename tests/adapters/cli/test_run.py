@@ -223,7 +223,7 @@ def test_what_claude_code_gets():
     ready = wrapped(["/usr/bin/claude", "-p", "hi"], {"XDG_DATA_HOME": "/d", "SECRET": "x"})
     config, allowed, *rest = ready.args[1:]
     server = json.loads(config.removeprefix("--mcp-config="))["mcpServers"]["foldlog"]
-    assert server["args"] == ["-m", "foldlog.adapters.mcp"]
+    assert server["args"] == ["-P", "-m", "foldlog.adapters.mcp"]
     assert server["env"] == {"FOLDLOG_PROXY": "/run/proxy-4141.json", "XDG_DATA_HOME": "/d"}
     assert server["alwaysLoad"] is True
     assert (allowed, rest) == ("--allowedTools=mcp__foldlog", ["-p", "hi"])

@@ -32,7 +32,8 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{bin_}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "FOLDLOG_CONFIG", "FOLDLOG_PORT"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(service, "PATIENCE", 0.0)
 
@@ -90,6 +91,18 @@ def test_enable_shows_and_writes_and_disable_undoes_it(machine, listening, monke
     assert everything(machine.home) == before
     assert not service.enabled()
     assert "nothing to undo" in run("disable", "--yes").stdout
+
+
+@pytest.mark.rule("SERVICE-2")
+def test_a_host_that_would_ask_nobody_is_named(machine, listening):
+    assert run("enable", "--yes").exit_code == 0
+    assert run("setup", "codex", "--yes").exit_code == 0
+    gone = run("disable", "--yes")
+    assert gone.exit_code == 0
+    assert "foldlog setup codex --remove" in gone.stdout
+    assert "claude" not in gone.stdout.splitlines()[-1]
+    assert run("setup", "codex", "--remove").exit_code == 0
+    assert not (machine.home / ".codex").exists()
 
 
 @pytest.mark.rule("SERVICE-2")
@@ -157,7 +170,10 @@ def test_launchd(machine, listening, monkeypatch):
     monkeypatch.setattr(service, "manager", lambda: this)
     assert run("enable", "--yes").exit_code == 0
     domain = f"gui/{os.getuid()}"
-    assert machine.calls() == [f"launchctl bootstrap {domain} {this.file}"]
+    loaded = [f"launchctl bootout {domain}/dev.foldlog.proxy", f"launchctl bootstrap {domain} {this.file}"]
+    assert machine.calls() == loaded
+    assert run("enable", "--yes").exit_code == 0
+    assert machine.calls() == loaded
     assert run("disable", "--yes").exit_code == 0
     assert machine.calls() == [f"launchctl bootout {domain}/dev.foldlog.proxy"]
     assert not this.file.parent.exists()

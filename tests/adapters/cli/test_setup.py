@@ -136,7 +136,7 @@ def test_what_is_written_for_claude_code(home, monkeypatch):
     assert "foldlog run -- claude" in text
     state = json.loads((home / ".claude.json").read_text())
     assert state["mcpServers"]["other"] == {"command": "y"}
-    assert state["mcpServers"]["foldlog"]["args"] == ["-m", "foldlog.adapters.mcp"]
+    assert state["mcpServers"]["foldlog"]["args"] == ["-P", "-m", "foldlog.adapters.mcp"]
     assert state["mcpServers"]["foldlog"]["alwaysLoad"] is True
     settings = (home / ".claude/settings.json").read_text()
     assert '"allow": ["Bash(ls)", "mcp__foldlog"],' in settings
@@ -158,7 +158,7 @@ def test_what_is_written_for_codex(home, monkeypatch):
     setup("codex", "--yes")
     found = tomllib.loads((home / ".codex/config.toml").read_text())
     assert found["openai_base_url"] == "http://127.0.0.1:4141/v1"
-    assert found["mcp_servers"]["foldlog"]["args"] == ["-m", "foldlog.adapters.mcp"]
+    assert found["mcp_servers"]["foldlog"]["args"] == ["-P", "-m", "foldlog.adapters.mcp"]
     assert found["mcp_servers"]["other"] == {"command": "y"}
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 
 import pytest
 
 import foldlog
-from support.program import CODE, environment
+from foldlog.adapters.cli.wrapping import mcp_command
+from support.program import environment, value
 
 pytest.importorskip("mcp")
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 
-def talk(env, talking):
-    """Start `foldlog mcp` and let ``talking(client)`` speak to it."""
-    how = StdioServerParameters(command=sys.executable, args=["-c", CODE, "mcp"], env={**environment(), **env})
+def talk(env, talking, folder):
+    """Start the server as hosts are told to, in a project with a folder of a bad name; ``talking`` speaks to it."""
+    (folder / "mcp").mkdir()
+    (folder / "mcp" / "__init__.py").write_text("raise SystemExit('the project was loaded')")
+    command, *args = mcp_command()
+    how = StdioServerParameters(command=command, args=args, env={**environment(), **env}, cwd=folder)
 
     async def run():
         async with Client(stdio_client(how), read_timeout_seconds=30) as client:
@@ -45,7 +48,7 @@ def test_a_whole_conversation(tmp_path, proxy):
         return listed, through, unnamed, named, wrong, nothing
 
     env = {"FOLDLOG_DB": url, "FOLDLOG_PROXY": str(proxy.run.port)}
-    listed, through, unnamed, named, wrong, nothing = talk(env, talking)
+    listed, through, unnamed, named, wrong, nothing = talk(env, talking, tmp_path)
     assert [one.name for one in listed] == ["ctx_reduce", "ctx_expand"]
     assert all(one.meta["anthropic/alwaysLoad"] is True for one in listed)
     assert (through.is_error, through.content[0].text) == (False, "Queued: drop 1.")
@@ -55,6 +58,10 @@ def test_a_whole_conversation(tmp_path, proxy):
     assert named.content[0].text == "§1§ hello"
     assert "77" in wrong.content[0].text
     assert "ctx_reduce" in nothing.content[0].text
+
+
+def test_the_command_lists_its_tools():
+    assert [tool["name"] for tool in value("mcp")] == ["ctx_reduce", "ctx_expand"]
 
 
 @pytest.mark.rule("MCP-8")
