@@ -119,7 +119,11 @@ def _carries(raw: bytes, tree: spans.Tree, pos: int) -> bool:
 
 
 def _blocks(out: Outgoing, begin: int, end: int) -> int:
-    """Return how many blocks the messages ``begin`` to ``end`` hold."""
+    """Return how many blocks the messages ``begin`` to ``end`` hold, or a figure below ``LOOKBACK`` for few."""
+    stop = out.starts[end + 1] if end + 1 < len(out.starts) else len(out.text)
+    most = out.text.count(b'"type"', out.starts[begin], stop) + end - begin + 1
+    if most <= LOOKBACK:
+        return most
     count = 0
     for index in range(begin, end + 1):
         raw = out.message(index)
