@@ -138,15 +138,20 @@ async def _serve(door: Door, scope: Scope, receive: Receive, send: Send) -> None
         return
     headers = list(scope["headers"])
     path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    if not path.startswith("/"):  # behind an address of ours it could name another host
+        await answer.say(send, refuse.plain("BAD_PATH", "a request's path begins with a slash", 400))
+        return
     came = Came(scope["method"], path, scope["query_string"], headers, dict(headers))
     if came.head.get(b"upgrade", b"").lower() == b"websocket":
         # Codex asks for one first, and at this answer goes on by HTTP at once; any other it tries again for seconds
         await answer.say(send, refuse.plain("NO_WEBSOCKET", "the proxy speaks HTTP only", 426))
         return
-    protocol = protocol_for(came.method, came.path)
+    plain = upstream.canonical(came.path)
+    protocol = protocol_for(came.method, plain)
     if protocol is None:
         await passing.stream(door, came, receive, send)
         return
+    came.path = plain
     raw = await _body(receive)
     if raw is not None:
         came.raw = raw
@@ -179,10 +184,10 @@ async def _answered(door: Door, came: Came, protocol: Protocol, send: Send) -> N
         await send(message)
 
     try:
-        came.body = upstream.plain_body(came.raw, came.head, BODY_LIMIT)
         if door.observing:
             await observe.observed(door, came, protocol, watched)
         else:
+            came.body = upstream.plain_body(came.raw, came.head, BODY_LIMIT)
             await _by_caller(door, came, protocol, watched)
     except FoldlogError as error:
         if not begun:

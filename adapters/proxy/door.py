@@ -50,12 +50,15 @@ class Track(msgspec.Struct):
     """What is remembered of one session between its requests.
 
     ``order``: one request is prepared after the other. ``reports``: of answers that ended, still being written.
+    ``pricing``: in observation, what would be sent is priced in the order it is made.
+
     ``prompt``, ``ended``: tokens the provider counted last, and when (ms). ``raw``, ``upto``, ``length``: local tokens
     of the first ``length`` messages of the head's path, which end with message ``upto``.
     """
 
     order: asyncio.Lock
     reports: set[asyncio.Task[Any]]
+    pricing: asyncio.Lock
     prompt: int = 0
     ended: int = 0
     raw: int = 0
@@ -107,7 +110,7 @@ class Door(msgspec.Struct):
         """Return what is remembered of a session."""
         found = self.tracks.get(key)
         if found is None:
-            found = self.tracks[key] = Track(asyncio.Lock(), set())
+            found = self.tracks[key] = Track(asyncio.Lock(), set(), asyncio.Lock())
             while len(self.tracks) > TRACKS:
                 idle = next((k for k, t in self.tracks.items() if not t.order.locked() and not t.reports), None)
                 if idle is None or idle == key:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
 from collections.abc import Mapping
 
@@ -23,7 +24,7 @@ from ..billing.provider import Usage as Simulated
 from ..models.tokens import tokenizer
 from ..simulate.arms import profile_for
 from ..simulate.wirelog import WireLog
-from . import passing, preparing, reporting
+from . import passing, preparing, reporting, upstream
 from .answer import Send
 from .body import Body
 from .door import Came, Door
@@ -32,6 +33,7 @@ from .preparing import Prepared
 from .protocols import Caller, Protocol, Usage
 from .tally import Tally, Watch, cost_of
 
+LARGEST = 256 * 1024 * 1024
 SUFFIX = "-observed"
 """Behind the client's name in the names of observed sessions: they never went out as recorded."""
 _HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
@@ -59,8 +61,9 @@ async def observed(door: Door, came: Came, protocol: Protocol, send: Send) -> No
         door.spawn(_settle(door, beside, result))
 
 
+@functools.cache
 def watched(protocol: Protocol) -> Protocol:
-    """Return the protocol with names of its own for observed sessions."""
+    """Return the protocol with names of its own for observed sessions; always the same one, as sessions compare it."""
 
     def who(headers: Mapping[str, str], body: Body) -> Caller:
         caller = protocol.who(headers, body)
@@ -72,14 +75,16 @@ def watched(protocol: Protocol) -> Protocol:
 async def _beside(door: Door, came: Came, protocol: Protocol) -> Would | Caller | FoldlogError:
     """Record the request; return what would have been sent, or whose it is where it belongs to no session."""
     try:
+        came.body = upstream.plain_body(came.raw, came.head, LARGEST)
         sessions, admitted = await preparing.admit(door, came, protocol)
     except FoldlogError as error:
         return error
     if admitted.managed is None:
         return admitted.caller
     try:
-        ready = await preparing.prepare(door, sessions, admitted, admitted.managed)
-        return await door.run(lambda: _priced(door, ready, came))
+        async with door.track(admitted.managed.name).pricing:
+            ready = await preparing.prepare(door, sessions, admitted, admitted.managed)
+            return await door.run(lambda: _priced(door, ready, came))
     except FoldlogError as error:
         return error
     finally:

@@ -13,6 +13,7 @@ from ...api import Request, Session, wall_clock
 from ...domain.errors import FoldlogError, StoreBusy, StoreError, StoreNewer, StoreUnavailable
 from ...domain.passes.schedule import calibrated
 from .door import Came, Door, Track
+from .feed import Moment
 from .protocols import Protocol
 from .sessions import Admitted, Managed, Sessions
 from .sessions import Prepared as Made
@@ -71,11 +72,12 @@ async def prepare(door: Door, sessions: Sessions, admitted: Admitted, managed: M
     """Return what to send for a request. Raises ``Blocked``, ``Refused``, ``MessageError``, ``StoreBusy`` or others."""
     began = wall_clock()
     track = door.track(managed.name)
+    waits = _notice(door, managed.name)
     async with track.order:
         if track.reports:
             await asyncio.wait(set(track.reports))
         try:
-            ready = await patiently(door, lambda: _make(sessions, admitted, managed, track, began))
+            ready = await patiently(door, lambda: _make(sessions, admitted, managed, track, began, waits))
         except StoreBusy:
             again = await door.run(lambda: _last_good(sessions, admitted, managed, track, began))
             if again is None:
@@ -99,9 +101,27 @@ async def patiently(door: Door, work: Callable[[], R]) -> R:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _make(sessions: Sessions, admitted: Admitted, managed: Managed, track: Track, began: int) -> Prepared:
+def _notice(door: Door, session: str) -> Callable[[str], None]:
+    """Return what tells the feed that a pass waits for a summary; it is called in the pass's thread."""
+    loop = asyncio.get_running_loop()
+
+    def told(words: str) -> None:
+        moment = Moment(at=wall_clock(), session=session, level="waiting", note=words)
+        loop.call_soon_threadsafe(door.feed.tell, moment)
+
+    return told
+
+
+def _make(
+    sessions: Sessions,
+    admitted: Admitted,
+    managed: Managed,
+    track: Track,
+    began: int,
+    waits: Callable[[str], None],
+) -> Prepared:
     with managed.lock:
-        return _filled(sessions.prepare(admitted), sessions, admitted, managed, track, began)
+        return _filled(sessions.prepare(admitted, waits), sessions, admitted, managed, track, began)
 
 
 def _last_good(sessions: Sessions, admitted: Admitted, managed: Managed, track: Track, began: int) -> Prepared | None:
@@ -135,12 +155,17 @@ def _filled(made: Made, sessions: Sessions, admitted: Admitted, managed: Managed
 
 async def again(door: Door, ready: Prepared) -> Prepared | None:
     """Return the request anew after the provider refused it as too long; None where nothing smaller can be made."""
+    waits = _notice(door, ready.key)
     async with ready.track.order:
         try:
             found = await patiently(
-                door, lambda: _make(ready.sessions, ready.admitted, ready.managed, ready.track, ready.began)
+                door, lambda: _make(ready.sessions, ready.admitted, ready.managed, ready.track, ready.began, waits)
             )
+            fresh = found.request.pass_number != ready.request.pass_number
+            if fresh and len(found.payload) < len(ready.payload):
+                return found
+            if fresh:  # it is not sent
+                await patiently(door, lambda: found.request.report_failure("not_processed"))
         except FoldlogError:
-            return None
-    smaller = found.request.pass_number != ready.request.pass_number and len(found.payload) < len(ready.payload)
-    return found if smaller else None
+            pass  # the provider's own answer says enough
+    return None

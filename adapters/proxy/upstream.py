@@ -75,6 +75,20 @@ def address(base: str, path: str, query: bytes) -> httpx.URL:
     return httpx.URL(base + path + ("?" + query.decode("latin-1") if query else ""))
 
 
+def canonical(path: str) -> str:
+    """Return a path as providers read it: without doubled slashes, and nothing escaped that need not be.
+
+    A client whose base address ends with a slash asks under ``//v1/…``; that is no other path.
+    """
+    once = re.sub("/{2,}", "/", path)
+    return re.sub("%([0-9A-Fa-f]{2})", lambda found: _unescaped(found[0], int(found[1], 16)), once)
+
+
+def _unescaped(escape: str, code: int) -> str:
+    letter = chr(code)
+    return letter if letter.isascii() and (letter.isalnum() or letter in "-._~") else escape
+
+
 def forwarded(headers: Iterable[tuple[bytes, bytes]], *, remade: bool = False, read: bool = False) -> Pairs:
     """Return the headers to send on: the client's own, keys included, without those of its connection.
 

@@ -77,3 +77,76 @@ def test_a_rate_limit_is_no_overflow(provider: Provider, proxy: Proxy) -> None:
     assert proxy.ask(history(60)).status_code == 429
     assert len(provider.seen) == 1
     assert not told(proxy, ev.OverflowReported)
+
+
+def event(kind: str, **more: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n".encode()
+
+
+RECEIPTS = [
+    event(f"response.{name}", response={"id": "resp_1", "status": "in_progress"}) for name in ("created", "in_progress")
+]
+REFUSAL = event(
+    "response.failed",
+    response={
+        "id": "resp_1",
+        "status": "failed",
+        "error": {
+            "code": "context_length_exceeded",
+            "message": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        },
+    },
+)
+ANSWER = [
+    *RECEIPTS,
+    event("response.output_item.done", item={"type": "message", "content": [{"type": "output_text", "text": "ok"}]}),
+    event("response.completed", response={"id": "resp_2", "usage": {"input_tokens": 9, "output_tokens": 2}}),
+]
+
+
+def items(rounds: int) -> list[Any]:
+    """The same tool loop as items of the Responses wire."""
+    found: list[Any] = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look"}]}]
+    for turn in range(rounds):
+        output = " ".join(f"line {turn} of word {n * 7919 % 1000}" for n in range(400))
+        call = {
+            "type": "function_call",
+            "call_id": f"call_{turn}",
+            "name": "read",
+            "arguments": f'{{"path":"/f{turn}"}}',
+        }
+        found += [call, {"type": "function_call_output", "call_id": f"call_{turn}", "output": output}]
+    return found
+
+
+def respond(proxy: Proxy, rounds: int) -> Any:
+    raw = {"model": "gpt-5.2", "stream": True, "store": False, "instructions": "You work.", "input": items(rounds)}
+    return proxy.client.post(
+        "/v1/responses", json=raw, headers={"session-id": "t1", "authorization": "Bearer k-123456"}
+    )
+
+
+def test_a_refusal_behind_a_status_of_200_is_seen_before_the_client_sees_it(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-56."""
+    provider.script = [streamed([*RECEIPTS, REFUSAL]), streamed(ANSWER)]
+    answer = respond(proxy, 60)
+    assert answer.content == b"".join(ANSWER)
+    assert len(provider.seen[1].body) < len(provider.seen[0].body)
+    assert [moment["outcome"] for moment in proxy.moments()] == ["overflow", "answered"]
+
+
+def test_such_a_refusal_with_no_remedy_goes_through_as_it_is(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-56."""
+    provider.script = [streamed([*RECEIPTS, REFUSAL])]
+    answer = respond(proxy, 0)
+    assert (answer.status_code, answer.content) == (200, b"".join([*RECEIPTS, REFUSAL]))
+    assert len(provider.seen) == 1
+    assert [moment["outcome"] for moment in proxy.moments()] == ["overflow"]
+
+
+def test_receipts_and_what_follows_go_through_in_order(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-50, PROXY-56."""
+    for pieces in (ANSWER, [b"".join(ANSWER)], [bytes([byte]) for byte in b"".join(ANSWER)]):
+        provider.script = [streamed(pieces)]
+        assert respond(proxy, 1).content == b"".join(ANSWER)
+    assert {moment["outcome"] for moment in proxy.moments()} == {"answered"}

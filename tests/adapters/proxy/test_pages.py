@@ -177,3 +177,22 @@ def test_an_original_is_expanded(provider: Provider, proxy: Proxy) -> None:
     """PROXY-48."""
     proxy.ask(ONE)
     assert "hello" in tool(proxy, "ctx_expand", arguments={"tag": "1"}, session="s1").json()["text"]
+
+
+def test_a_pass_that_waits_for_a_summary_says_so(
+    provider: Provider, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROXY-47."""
+    from foldlog.adapters.proxy.sessions import Sessions
+
+    real = Sessions.prepare
+
+    def waiting(self: Any, admitted: Any, waiting: Any = None, ttl: Any = None) -> Any:
+        waiting("waiting for a summary")
+        return real(self, admitted, waiting, ttl)
+
+    monkeypatch.setattr(Sessions, "prepare", waiting)
+    proxy.ask(ONE)
+    first, second = proxy.moments()
+    assert (first["level"], first["session"], first["note"]) == ("waiting", "claude-code/s1", "waiting for a summary")
+    assert second["level"] == "hard"

@@ -220,3 +220,26 @@ def test_a_beta_that_widens_the_window_is_seen(provider: Provider, proxy: Proxy)
     proxy.ask([*ONE, assistant("ok"), user("on")], headers={"anthropic-beta": "x-1,context-1m-2025-08-07"})
     limits = [event.context_limit for event in proxy.events() if isinstance(event, ev.ModelChanged)]
     assert limits == [200_000, 1_000_000]
+
+
+def test_a_doubled_slash_or_a_needless_escape_is_no_other_path(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-40, PROXY-62: no spelling of a path gets a session's request past foldlog."""
+    headers = {"x-claude-code-session-id": "s1", "user-agent": AGENT}
+    for path in ("//v1/messages", "/v1/%6dessages", "/v1//messages", "/v1/messages/"):
+        assert proxy.client.post(proxy.url + path, json=body(ONE), headers=headers).status_code == 200
+        assert provider.seen[-1].path.rstrip("/") == "/v1/messages"
+    assert all(moment["level"] not in ("", "raw") for moment in proxy.moments())
+    assert len(proxy.moments()) == 4
+    assert upstream.canonical("/a%2Fb/%c3%a9") == "/a%2Fb/%c3%a9"
+
+
+def test_a_target_that_is_no_path_goes_nowhere(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-41."""
+    import socket
+
+    host, port = proxy.url.removeprefix("http://").split(":")
+    for target in ("@evil.example/v1/models", "http://evil.example/v1/models", "*"):
+        with socket.create_connection((host, int(port))) as link:
+            link.sendall(f"GET {target} HTTP/1.1\r\nhost: {host}:{port}\r\nconnection: close\r\n\r\n".encode())
+            assert link.recv(4_096).split()[1] in (b"400", b"404")
+    assert not provider.seen
