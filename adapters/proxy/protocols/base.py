@@ -116,6 +116,7 @@ SESSION_HEADERS = (
     "x-claude-code-session-id",
     "x-session-id",
     "x-session-affinity",
+    "thread-id",
     "session-id",
     "session_id",
     "x-conversation-id",

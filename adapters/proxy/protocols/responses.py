@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..outgoing import Outgoing
 
 PREVIOUS = "previous_response_id"
-_THREAD = ("thread-id",)
+_THREAD = "thread-id"
 """Codex names the thread here; its ``session-id`` is that of the root thread, for subagents too."""
 _PARENTS = ("x-codex-parent-thread-id", *PARENT_HEADERS)
 _SUBAGENT = "x-openai-subagent"
@@ -63,7 +63,7 @@ def who(headers: Mapping[str, str], body: Body) -> Caller:
     client = harness(headers)
     told = table(decoded(headers.get(_METADATA, "").encode("utf-8", "replace")))
     said = [small(body, name) for name in ("prompt_cache_key", "user") if name in body.members]
-    session = named(headers, _THREAD) or unique(told.get("thread_id")) or named(headers, SESSION_HEADERS)
+    session = named(headers, (_THREAD,)) or unique(told.get("thread_id")) or named(headers, SESSION_HEADERS)
     session = session or next((one for one in map(unique, said) if one), None)
     scope = " ".join(one for one in said if isinstance(one, str) and one)
     kind, why = _kind(headers, body, told)

@@ -44,6 +44,8 @@ def sampled() -> Iterator[tuple[str, bytes]]:
         if isinstance(body, dict) and isinstance(body.get("messages"), list):
             codec = "openai-chat" if "completions" in path.name else "anthropic"
             yield from ((codec, json.dumps(m, indent=1).encode()) for m in body["messages"])
+        elif isinstance(body, dict) and isinstance(body.get("input"), list):
+            yield from (("openai-responses", json.dumps(item, indent=1).encode()) for item in body["input"])
         elif path.name.endswith("context.in.json") and path.parts[-3] in ("pi", "omp"):
             for message in value["event"]["messages"]:
                 yield "pi", json.dumps(message, indent=1, ensure_ascii=False).encode()
