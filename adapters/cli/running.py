@@ -30,6 +30,8 @@ LONGEST_LOG = 4 * 1024 * 1024
 """Bytes of the log after which it is put aside."""
 SETTLING = 10.0
 """Seconds in which, after the command has ended, what is still being written down may finish."""
+QUIET = 0.3
+"""Seconds of silence after which a proxy that goes on has told what was settled."""
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 FELT = ("SIGINT", "SIGQUIT")
 """Signals of the terminal: they reach the command by themselves, and what to do on them is its own affair."""
@@ -82,10 +84,11 @@ def run(
         ready = wrap(command, proxy, local.proxy_file(proxy.port), {**os.environ, **_upstreams(named)}, tools=given)
         for note in ready.notes:
             warn(f"foldlog: {note}")
-        totals = stack.enter_context(_counting(proxy))
+        counting = Counting(proxy)
         code = _child(ready.args, ready.env)
         _settled(proxy)
         said = summary() if observe and summary is not None else ""
+    totals = counting.finish(ended=found is None)
     said = said or totals.line()
     if found is not None:
         said += f" (all that the proxy on port {proxy.port} served meanwhile)"
@@ -168,26 +171,31 @@ def _log() -> Iterator[TextIO]:
         yield file
 
 
-@contextlib.contextmanager
-def _counting(proxy: local.Run) -> Iterator[Totals]:
-    """Sum up what the proxy serves while the block runs."""
-    totals, since = Totals(), int(time.time() * 1000)
-    stopped = threading.Event()
+class Counting:
+    """Sums up what a proxy serves from now on, in a thread of its own."""
 
-    def count() -> None:
-        for moment in follow(proxy):
-            if stopped.is_set():
-                return
-            if moment is not None and moment.at >= since:
-                totals.take(moment)
+    def __init__(self, proxy: local.Run) -> None:
+        self.totals = Totals()
+        self._proxy = proxy
+        self._since = time.time_ns() // 1_000_000
+        self._last = time.monotonic()
+        self._thread = threading.Thread(target=self._count, name="foldlog-count", daemon=True)
+        self._thread.start()
 
-    thread = threading.Thread(target=count, name="foldlog-count", daemon=True)
-    thread.start()
-    try:
-        yield totals
-    finally:
-        time.sleep(0.05)  # the feed is a stream of its own: what was told last may still be on its way
-        stopped.set()
+    def _count(self) -> None:
+        for moment in follow(self._proxy):
+            if moment is not None and moment.at >= self._since:
+                self.totals.take(moment)
+                self._last = time.monotonic()
+
+    def finish(self, *, ended: bool) -> Totals:
+        """Return the sums. ``ended``: the proxy has ended, and its feed with it; else wait until nothing more comes."""
+        if ended:
+            self._thread.join(SETTLING)
+        else:
+            since = time.monotonic()
+            _wait(lambda: time.monotonic() - max(self._last, since) > QUIET, SETTLING)
+        return self.totals
 
 
 def _settled(proxy: local.Run) -> None:

@@ -18,7 +18,7 @@ from foldlog.adapters import local
 from foldlog.adapters.cli import edits, wrapping
 from support.program import command, environment, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 KEY = "sk-ant-planted-0123456789abcdef"
 CLIENT = """
 import json, os, sys, urllib.request
@@ -109,6 +109,7 @@ def files(tmp_path):
     return [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.rule("RUN-1", "RUN-2", "RUN-3", "RUN-5", "RUN-7")
 def test_a_command_runs_through_the_proxy_and_nothing_is_left_of_it(tmp_path, provider, env):
     done = start(env, "--", sys.executable, "-c", CLIENT, "3", KEY)
@@ -131,6 +132,7 @@ def test_a_command_runs_through_the_proxy_and_nothing_is_left_of_it(tmp_path, pr
     assert log.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 @pytest.mark.rule("RUN-6")
 def test_observing_changes_no_byte(tmp_path, provider, env):
     claude = tmp_path / "claude"  # by its name it would get tools
@@ -144,6 +146,7 @@ def test_observing_changes_no_byte(tmp_path, provider, env):
     assert "foldlog: observed 3 requests of 1 sessions" in err
 
 
+@pytest.mark.slow
 @pytest.mark.rule("RUN-1")
 def test_two_at_once_do_not_end_each_other(tmp_path, provider, env):
     shows = "import os; print(os.environ['FOLDLOG_PROXY'], flush=True); input()\n"
@@ -161,6 +164,7 @@ def test_two_at_once_do_not_end_each_other(tmp_path, provider, env):
     assert not list((tmp_path / "run").rglob("proxy-*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.rule("RUN-2")
 def test_signals_and_failures_end_as_in_a_shell(tmp_path, env):
     waits = "import time, sys; print('ready', flush=True); time.sleep(60)"
@@ -182,6 +186,7 @@ def test_signals_and_failures_end_as_in_a_shell(tmp_path, env):
     assert not list((tmp_path / "run").rglob("proxy-*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.rule("RUN-1", "WATCH-1")
 def test_a_running_proxy_is_used_and_left_running(tmp_path, provider, env):
     served = {**env, "FOLDLOG_ANTHROPIC_UPSTREAM": provider.url}
