@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from foldlog.adapters.hosts.edits import entry
 from foldlog.domain.edits import MessageSlots, PartSlots
+from foldlog.projections.wire import v1
 from foldlog.projections.wire.v1.forms import canonical, decode
+from support.any_messages import CHUNKS as ANY
+from support.any_messages import message_slots, messages
 from support.node import needs_node, run
 
 pytestmark = needs_node
@@ -84,3 +88,28 @@ def _as_javascript(token: str) -> Any:
     """Return a number as JSON.stringify writes it: whole ones without a point up to 21 digits."""
     value = float(token)
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
+
+
+@pytest.mark.slow
+def test_javascript_renders_any_message_under_any_slots() -> None:
+    """EDIT-2, EDIT-3, EDIT-4: not only the vectors."""
+    cases: list[tuple[str, bytes, MessageSlots]] = []
+
+    @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(messages(), message_slots)
+    def gather(message: tuple[str, bytes], slots: MessageSlots) -> None:
+        if message[0] in ("opencode", "pi"):
+            cases.append((*message, slots))
+
+    gather()
+    assert len(cases) > 100
+    given_ = [
+        {"codec": codec, "raw": raw.decode(), "entry": {"id": "m", **entry(slots, lambda d: ANY[d].decode())}}
+        for codec, raw, slots in cases
+    ]
+    for case, found in zip(cases, run(HERE / "vectors.mjs", {"cases": given_})["cases"], strict=True):
+        codec, raw, slots = case
+        out = v1.render(codec, raw, slots, ANY.__getitem__)
+        assert found["out"] == (None if out is None else json.loads(out)), case
+        if out is not None:
+            assert found["digests"] == [block.digest.hex() for block in v1.blocks(codec, out)], case
