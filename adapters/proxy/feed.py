@@ -21,7 +21,8 @@ class Moment(msgspec.Struct, frozen=True, rename={"number": "pass"}):
 
     ``at``: ms UTC; ``kind``: ``main``, ``subagent``, ``helper``, ``compaction``, ``count`` or ``other``; ``level``:
     ``defer``, ``soft+``, ``soft``, ``hard``, ``refused``, ``waiting`` (for a summary), or ``raw`` where the client's
-    own went out; ``outcome``: ``answered``, ``overflow``, ``not_processed``, ``aborted``, ``broken``, ``unknown``, ``refused``.
+    own went out; ``outcome``: ``answered``, ``overflow``, ``not_processed``, ``aborted``, ``broken``, ``unknown``,
+    ``refused``.
     Tokens, -1 = not said: ``tokens`` by our count, ``input``, ``cached``, ``written`` and ``output`` by the provider's.
     ``saved``: tokens of history not sent (estimated). ``lost``: tokens the cache had held and did not serve, and why.
     ``would``: in observation, what foldlog would have sent (estimated).

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import re
 from collections.abc import Mapping
 
@@ -61,9 +60,8 @@ async def observed(door: Door, came: Came, protocol: Protocol, send: Send) -> No
         door.spawn(_settle(door, beside, result))
 
 
-@functools.cache
 def watched(protocol: Protocol) -> Protocol:
-    """Return the protocol with names of its own for observed sessions; always the same one, as sessions compare it."""
+    """Return the protocol with names of its own for observed sessions."""
 
     def who(headers: Mapping[str, str], body: Body) -> Caller:
         caller = protocol.who(headers, body)
