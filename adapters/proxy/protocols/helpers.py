@@ -52,7 +52,8 @@ _SHORT = 20_000
 """A helper's system text is shorter than this."""
 _FRONT = 400
 PROBE_TOKENS = 1
-"""A request for this much output is a probe: of the quota, of the key, of a warm cache."""
+"""A request for this much output without tools is a probe of the quota or the key. With tools it keeps the session's
+cache warm: it goes out as the session's own request, since that is what is in the cache."""
 
 
 def told(headers: Mapping[str, str], body: Body, system: bytes, output: str) -> tuple[Kind, str] | tuple[None, str]:
@@ -64,7 +65,7 @@ def told(headers: Mapping[str, str], body: Body, system: bytes, output: str) -> 
     if said in ("helper", "compaction"):
         return said, "the client calls it " + headers[CLASS_HEADER]
     given = small(body, output) if output in body.members else None
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= PROBE_TOKENS:
+    if bare(body) and isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= PROBE_TOKENS:
         return "helper", "a probe: it asks for no answer"
     if harness(headers) == "claude-code" and body.messages:
         last = body.messages[-1]

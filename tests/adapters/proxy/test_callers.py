@@ -73,6 +73,7 @@ def test_subagents():
 @pytest.mark.rule("PROXY-6")
 def test_calls_beside_the_conversation():
     assert caller(CLAUDE, max_tokens=1, messages=[{"role": "user", "content": "quota"}]).kind == "helper"
+    assert caller(CLAUDE, max_tokens=1, tools=[TOOL]).kind == "main"  # it keeps the session's cache warm
     assert caller({"x-claude-code-request-class": "auxiliary"}, tools=[TOOL]).kind == "helper"
     assert caller({"x-claude-code-request-class": "compaction"}, tools=[TOOL]).kind == "compaction"
     assert caller({}, "/v1/messages/count_tokens").kind == "count"

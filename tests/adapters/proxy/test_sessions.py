@@ -158,6 +158,17 @@ def test_a_call_without_tools_beside_a_session_with_tools_touches_nothing(door):
     assert door.send([*path, *step("2")], named, tools=[])[0] == "proxy/ses_1"
 
 
+@pytest.mark.rule("PROXY-6")
+def test_a_call_that_keeps_the_cache_warm_is_the_sessions_own_request_again(door):
+    named = {"x-session-id": "ses_1"}
+    path = [user("hello"), *step("1")]
+    _, real = door.send(path, named)
+    version = door.engine.sessions()
+    _, warm = door.send(path, named, max_tokens=1)
+    assert warm == real | {"max_tokens": 1}
+    assert door.engine.sessions() == version
+
+
 @pytest.mark.rule("PROXY-5")
 def test_subagents_are_sessions_of_their_own(door):
     named = {"x-claude-code-session-id": "s", "user-agent": "claude-cli/2"}
