@@ -31,7 +31,7 @@ def talk(env, talking, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.rule("MCP-1", "MCP-3", "MCP-5", "MCP-7")
+@pytest.mark.rule("MCP-1", "MCP-3", "MCP-5", "MCP-7", "MCP-10")
 def test_a_whole_conversation(tmp_path, proxy):
     url = f"sqlite:///{tmp_path / 'x.db'}"
     with foldlog.Engine.open(url, summarizer=None) as engine:
@@ -51,6 +51,7 @@ def test_a_whole_conversation(tmp_path, proxy):
     listed, through, unnamed, named, wrong, nothing = talk(env, talking, tmp_path)
     assert [one.name for one in listed] == ["ctx_reduce", "ctx_expand"]
     assert all(one.meta["anthropic/alwaysLoad"] is True for one in listed)
+    assert all(one.annotations.read_only_hint and not one.annotations.open_world_hint for one in listed)
     assert (through.is_error, through.content[0].text) == (False, "Queued: drop 1.")
     assert proxy.asked[0][2]["tool_use_id"] == "toolu_7"
     assert (unnamed.is_error, named.is_error, wrong.is_error, nothing.is_error) == (True, False, True, True)
