@@ -9,6 +9,7 @@ import secrets
 import socket
 import stat
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def runtime_folder() -> Path:
 
     Raises ``FoldlogError`` (``RUNTIME_FOLDER``) where it cannot be made or is not this user's alone.
     """
-    folder = platformdirs.user_runtime_path("foldlog")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that XDG_RUNTIME_DIR is not set: what is used instead is looked at below
+        folder = platformdirs.user_runtime_path("foldlog")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _WINDOWS:

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import warnings
 
 import platformdirs
 import pytest
@@ -49,6 +50,16 @@ def test_the_folder_is_made_closed_and_kept_closed(runtime):
     runtime.chmod(0o755)
     local.runtime_folder()
     assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
+
+
+@pytest.mark.rule("PROC-1")
+def test_without_a_folder_of_the_session_one_is_made_without_a_word(tmp_path, monkeypatch):
+    def warning(name):
+        warnings.warn("there is none", stacklevel=1)
+        return tmp_path / "runtime-1" / name
+
+    monkeypatch.setattr(platformdirs, "user_runtime_path", warning)  # any warning is an error in these tests
+    assert stat.S_IMODE(local.runtime_folder().stat().st_mode) == 0o700
 
 
 @pytest.mark.rule("PROC-1")
