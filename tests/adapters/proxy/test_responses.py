@@ -8,7 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import zstandard
 
 import foldlog
 from foldlog.adapters.proxy.body import Body, take
@@ -16,6 +18,7 @@ from foldlog.adapters.proxy.protocols import Caller, Usage, protocol_for
 from foldlog.adapters.proxy.protocols.responses import COMPACTING, RESPONSES
 from foldlog.adapters.proxy.sessions import Admitted, Opening, Sessions
 from foldlog.domain.errors import InputError, OptionError
+from support.proxy import Provider, Proxy, streamed
 from support.rules import rule
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "hosts" / "samples" / "codex"
@@ -300,3 +303,69 @@ def test_the_recorded_codex_session_is_one_session(sessions: Sessions) -> None:
     for before, after in pairwise(found):
         assert after["input"][: len(before["input"])] == before["input"]
         assert {**after, "input": 0, "client_metadata": 0} == {**before, "input": 0, "client_metadata": 0}
+
+
+# ------------------------------------------------------------------------- over the whole proxy
+
+
+def pieces(*items: dict[str, Any], id: str = "resp_1", store: bool = True) -> list[bytes]:
+    data = events(*items, usage=USED, store=store).replace(b"resp_1", id.encode())
+    return [part + b"\n\n" for part in data.split(b"\n\n") if part]
+
+
+def ask(proxy: Proxy, raw: bytes, **headers: str) -> httpx.Response:
+    sent = {**CODEX, "authorization": "Bearer planted-key-1", "content-type": "application/json", **headers}
+    return proxy.client.post("/v1/responses", content=raw, headers=sent)
+
+
+@rule("CODEX-3")
+def test_a_chatgpt_login_has_its_own_upstream(provider: Provider, proxy: Proxy) -> None:
+    """Told by the account's header: path and login go on as they came; the packed body goes out unpacked."""
+    provider.usual = streamed(pieces(call("c1"), store=False))
+    raw = request(user("hi"), store=False)
+    answer = ask(
+        proxy, zstandard.compress(raw), **{"chatgpt-account-id": "acc_1", "content-encoding": "zstd", "accept": "x/y"}
+    )
+    assert answer.status_code == 200
+    assert answer.content == b"".join(pieces(call("c1"), store=False))
+    seen = provider.seen[0]
+    assert seen.path == "/backend-api/codex/responses"
+    assert seen.headers["authorization"] == "Bearer planted-key-1"
+    assert seen.headers["chatgpt-account-id"] == "acc_1"
+    assert "content-encoding" not in seen.headers
+    assert seen.json["input"][-1]["content"][0]["text"].endswith("hi")
+    ask(proxy, raw)
+    assert provider.seen[1].path == "/v1/responses"
+    name = f"codex/{THREAD}"
+    told = [event for event in proxy.events(name) if type(event).__name__ == "UsageReported"]
+    assert told
+    assert (told[0].input, told[0].cache_read, told[0].cache_write) == (160, 640, 100)
+    assert "planted" not in str(proxy.events(name))
+
+
+@rule("PREV-1", "PREV-2")
+def test_a_client_that_sends_only_what_is_new(provider: Provider, proxy: Proxy) -> None:
+    provider.script = [streamed(pieces(call("c1"))), streamed(pieces(id="resp_2"))]
+    assert ask(proxy, request(user("hi"), store=True)).status_code == 200
+    answer = ask(proxy, request(output("c1"), store=True, previous_response_id="resp_1"))
+    assert answer.status_code == 200
+    second = provider.seen[1].json
+    assert "previous_response_id" not in second
+    assert second["input"][: len(provider.seen[0].json["input"])] == provider.seen[0].json["input"]
+    assert [item.get("type") for item in second["input"][-2:]] == ["function_call", "function_call_output"]
+    answer = ask(proxy, request(user("more"), store=True, previous_response_id="resp_7"))
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "previous_response_not_found"
+    assert len(provider.seen) == 2
+
+
+@rule("CODEX-2")
+def test_a_compaction_goes_through_untouched(provider: Provider, proxy: Proxy) -> None:
+    provider.usual = streamed(pieces({"type": "compaction", "encrypted_content": "QQ=="}, store=False))
+    raw = request(user("hi"), {"type": "compaction_trigger"}, store=False)
+    assert ask(proxy, raw).status_code == 200
+    assert provider.seen[0].body == raw
+    compact = {**CODEX, "content-type": "application/json"}
+    assert proxy.client.post("/v1/responses/compact", content=raw, headers=compact).status_code == 200
+    assert provider.seen[1].body == raw
+    assert provider.seen[1].path == "/v1/responses/compact"
