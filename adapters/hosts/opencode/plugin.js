@@ -11,9 +11,10 @@ import { Client, WAIT_MS, words } from "../client.js";
 import { Conversation } from "../conversation.js";
 import { stripAll } from "../forms.js";
 import { TOOLS, mimicked } from "../tools.js";
-import * as limits from "./limits.js";
+import { Limits } from "./limits.js";
 import { idOf, told } from "./messages.js";
 import { parentOf } from "./parents.js";
+import { allowed } from "./permissions.js";
 
 /** Children foldlog makes for itself: nothing is done to them. */
 export const CHILD = "foldlog-";
@@ -31,6 +32,7 @@ const COMMANDS = /** @type {Record<string, string>} */ ({
  * @property {Conversation} conversation
  * @property {number} number      the pass whose answer is awaited, 0: none
  * @property {string} newest      id of the newest message that pass was made of
+ * @property {boolean} managed     whether its requests are ours
  * @property {string} guidance    what belongs at the end of the system text
  * @property {string} system      the host's own system text as last seen
  * @property {string | undefined} changed the same, where it has changed since the process was told
@@ -86,10 +88,12 @@ export class Plugin {
   constructor(ctx, command) {
     this.ctx = ctx;
     this.client = new Client({ host: "opencode", command, serve: { summarize: (given) => this.summarize(given) } });
-    this.limits = new limits.Limits(() => ctx.client.config.providers());
+    this.limits = new Limits(() => ctx.client.config.providers());
     /** @type {Map<string, Session>} */
     this.sessions = new Map();
     this.model = "";
+    /** @type {any} the host's configuration */
+    this.config = {};
   }
 
   /** @param {string} id @returns {Session} */
@@ -97,7 +101,7 @@ export class Plugin {
     let found = this.sessions.get(id);
     if (!found) {
       const conversation = new Conversation(this.client, id);
-      found = { conversation, number: 0, newest: "", guidance: "", system: "", changed: undefined, compacting: false, apart: false, parent: undefined, known: false, helper: false };
+      found = { conversation, number: 0, newest: "", managed: false, guidance: "", system: "", changed: undefined, compacting: false, apart: false, parent: undefined, known: false, helper: false };
       this.sessions.set(id, found);
     }
     return found;
@@ -128,6 +132,7 @@ export class Plugin {
       });
       session.number = served.number;
       session.newest = messages.length ? idOf(messages[messages.length - 1]) : "";
+      session.managed = served.messages !== undefined;
       session.guidance = session.conversation.guidance;
       if (served.number) session.changed = undefined;
       if (served.why) this.say(served.why, "warning");
@@ -155,7 +160,7 @@ export class Plugin {
       model,
       parent: session.parent ?? "",
       system: session.changed === undefined ? null : [{ type: "text", text: session.changed }],
-      reduce: last.tools?.ctx_reduce !== false,
+      reduce: last.tools?.ctx_reduce !== false && allowed(this.config, last.agent, "ctx_reduce"),
       ...(await this.limits.of(providerID, modelID)),
     };
   }
@@ -182,11 +187,12 @@ export class Plugin {
    */
   async system(input, system) {
     const session = this.sessions.get(input.sessionID ?? "");
-    if (!session?.guidance || session.helper || session.apart || !system.length || HELPING.test(system[0])) return;
-    const own = system.join("\n").replace(`\n\n${session.guidance}`, "");
+    if (!session?.managed || session.helper || session.apart || !system.length || HELPING.test(system[0])) return;
+    const guidance = session.guidance && `\n\n${session.guidance}`;
+    const own = system.join("\n").replace(guidance, "");
     if (session.system && session.system !== own) session.changed = own;
     session.system = own;
-    if (!system[0].includes(session.guidance)) system[0] = `${system[0]}\n\n${session.guidance}`;
+    if (!system[0].endsWith(guidance)) system[0] += guidance;
   }
 
   // -------------------------------------------------------------------- what came of it
@@ -199,6 +205,7 @@ export class Plugin {
     else if (type === "message.removed") void this.tell(given.sessionID, "removed", { ids: [given.messageID] });
     else if (type === "session.compacted") void this.tell(given.sessionID, "compacted", {});
     else if (type === "session.deleted") this.sessions.delete(given.info?.id);
+    else if (type === "server.instance.disposed" && given.directory === this.ctx.directory) this.client.close();
     else if (type === "session.created" && given.info?.parentID) this.of(given.info.id).parent = given.info.parentID;
   }
 
@@ -256,6 +263,7 @@ export class Plugin {
 
   /** @param {any} config */
   async configure(config) {
+    this.config = config;
     config.command = { ...config.command };
     for (const [name, description] of Object.entries(COMMANDS)) config.command[name] ??= { description, template: "" };
     const asked = await this.client.call("open", { session: "config" }, { timeout: SOON_MS }).catch(() => undefined);

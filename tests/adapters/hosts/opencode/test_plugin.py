@@ -321,6 +321,28 @@ def test_the_agents_tools(start):
 
 
 @pytest.mark.rule("OC-7")
+@pytest.mark.parametrize(
+    ("config", "numbered"),
+    [
+        ({}, True),
+        ({"permission": {"*": "allow", "bash": {"rm *": "deny"}}}, True),
+        ({"permission": {"ctx_*": "deny"}}, False),
+        ({"permission": {"*": "deny", "ctx_reduce": "allow"}}, True),
+        ({"permission": "deny"}, False),
+        ({"permission": {"*": "allow"}, "agent": {"build": {"permission": {"ctx_reduce": "deny"}}}}, False),
+        ({"agent": {"plan": {"permission": {"ctx_reduce": "deny"}}}}, True),
+        ({"tools": {"ctx_reduce": False}}, False),
+    ],
+)
+def test_an_agent_that_may_not_reduce_sees_no_numbers(start, config, numbered):
+    start()
+    done = play({"config": config}, transform(talk(1)), system("You are."))
+    text = done["results"][1]["messages"][2]["parts"][0]["text"]
+    assert text == ("§1§ do the work" if numbered else "do the work")
+    assert done["results"][2]["system"] == [f"You are.\n\n{GUIDANCE}" if numbered else "You are."]
+
+
+@pytest.mark.rule("OC-7")
 def test_commands_answer_by_a_notice_and_begin_no_turn(start):
     running = start()
     commands = [{"hook": "command.execute.before", "input": {"command": name, "sessionID": SES}} for name in
