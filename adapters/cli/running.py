@@ -153,7 +153,7 @@ def _own_proxy(
     with _log() as file:
         structlog.configure(logger_factory=structlog.WriteLoggerFactory(file))
         with server.beside(app, listening, token, int(SETTLING)) as run:
-            yield run, lambda: summary(one.tally for one in app.state.door.watches.values())
+            yield run, lambda: summary(app.state.door.tallies.values())
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ def serve(
 
     server.run(app, listening, token, started)
     if observe and not as_json:
-        warn(summary(one.tally for one in app.state.door.watches.values()))
+        warn(summary(app.state.door.tallies.values()))
 
 
 def _greet(run: local.Run, observing: bool) -> None:

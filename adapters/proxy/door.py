@@ -17,7 +17,7 @@ from .feed import Feed
 from .gate import Gate
 from .pending import Pending
 from .sessions import Sessions
-from .tally import Watch
+from .tally import Tally, Watch
 
 R = TypeVar("R")
 
@@ -87,6 +87,7 @@ class Door(msgspec.Struct):
     pool: ThreadPoolExecutor
     observing: bool = False
     watches: dict[str, Watch] = msgspec.field(default_factory=dict)
+    tallies: dict[str, Tally] = msgspec.field(default_factory=dict)
     tasks: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)
     tracks: OrderedDict[str, Track] = msgspec.field(default_factory=OrderedDict)
 

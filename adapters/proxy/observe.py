@@ -1,9 +1,9 @@
 """Observing: the client's bytes go out untouched; beside them the session is recorded, and what foldlog would have sent
 is priced (``specs/proxy.md``, Observing).
 
-What went out costs what the provider said. What would have gone out was never sent: its cache reads and writes come
-from the simulated provider that bills are made with, in our own count of tokens, brought to the provider's by what it
-counted for the same history. Such figures are *estimated*, and named so.
+What went out costs what the provider said. What would have gone out was never sent, so it is priced by the simulated
+provider that bills are made with, and so is what went out: two figures by the same rules, in our own count of tokens,
+brought to the provider's by what it counted for the request it got. They are *estimated*, and named so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import msgspec
 
 from ...api import wall_clock
 from ...domain.errors import FoldlogError
+from ...projections.wire import CURRENT, wire
+from ..billing.baselines import Raw, doing_nothing
 from ..billing.profiles import PROFILES
 from ..billing.provider import Provider
 from ..billing.provider import Usage as Simulated
+from ..billing.records import Block, Record
 from ..models.tokens import tokenizer
-from ..simulate.arms import profile_for
+from ..simulate.arms import blocks_of, profile_for, regions
 from ..simulate.wirelog import WireLog
 from . import passing, preparing, reporting, upstream
 from .answer import Send
@@ -33,6 +36,8 @@ from .protocols import Caller, Protocol, Usage
 from .tally import Tally, Watch, cost_of
 
 LARGEST = 256 * 1024 * 1024
+WATCHED = 32
+"""Sessions whose simulated caches are kept; an older one that comes back begins with cold ones, in both estimates."""
 SUFFIX = "-observed"
 """Behind the client's name in the names of observed sessions: they never went out as recorded."""
 _HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
@@ -41,13 +46,13 @@ _HOUR = re.compile(rb'"ttl"\s*:\s*"1h"')
 class Would(msgspec.Struct):
     """What foldlog would have sent.
 
-    ``usage``: the simulated provider's answer, and ``whole``: the whole history, both in local tokens.
+    ``usage``, ``plain``: a simulated provider's answers to it and to what was sent, in local tokens.
     """
 
     ready: Prepared
     watch: Watch
     usage: Simulated
-    whole: int
+    plain: Simulated
 
 
 async def observed(door: Door, came: Came, protocol: Protocol, send: Send) -> None:
@@ -97,9 +102,32 @@ def _priced(door: Door, ready: Prepared, came: Came) -> Would:
             name = "anthropic-1h" if _HOUR.search(came.body) else ""
             profile = PROFILES[name] if name else profile_for(ready.model)
             lines = WireLog(None, ready.key, hot.state.codec, tokenizer())
-            watch = door.watches[ready.key] = Watch(lines, Provider(profile), profile, Tally(profile.name))
+            providers = Provider(profile), Provider(profile)
+            tally = door.tallies.setdefault(ready.key, Tally(profile.name))
+            watch = door.watches[ready.key] = Watch(lines, *providers, profile, tally)
+            while len(door.watches) > WATCHED:
+                del door.watches[next(iter(door.watches))]
         record = watch.lines.take(ready.request, hot.state, hot.view, ready.began, ready.model, -1)
-        return Would(ready, watch, watch.provider.answer(record), ready.whole)
+        plain = watch.plain.answer(_as_sent(watch, ready))
+        return Would(ready, watch, watch.ours.answer(record), plain)
+
+
+def _as_sent(watch: Watch, ready: Prepared) -> Record:
+    """Return the record of the client's own request, with the marks such a client sets (convention 26)."""
+    form, codec = wire(CURRENT), watch.lines.codec
+    body, protocol = ready.admitted.body, ready.admitted.protocol
+    given = protocol.tools_of(body), protocol.system_of(body) or b""
+    if given != watch.regions:
+        watch.regions = given
+        watch.lead = regions(form, codec, *given, watch.lines.count)
+    blocks: list[Block] = []
+    for raw in body.messages:
+        found = watch.known.get(raw)
+        if found is None:
+            found = watch.known[raw] = blocks_of(form, codec, raw, watch.lines.count)
+        blocks += found
+    (record,) = doing_nothing(ready.key, [Raw(ready.began, ready.model, tuple(blocks))], window=0, front=watch.lead)
+    return record
 
 
 async def _settle(door: Door, beside: asyncio.Task[Would | Caller | FoldlogError], result: passing.Result) -> None:
@@ -116,8 +144,8 @@ async def _settle(door: Door, beside: asyncio.Task[Would | Caller | FoldlogError
     real = reporting.prompt_of(usage)
     figures: dict[str, float] | None = None
     guess: Usage | None = None
-    if usage is not None and real > 0 and would.whole > 0:
-        scale = real / would.whole
+    if usage is not None and real > 0 and would.plain.prompt > 0:
+        scale = real / would.plain.prompt
         output = usage.output or 0
         guess = Usage(
             input=round(would.usage.uncached * scale),
@@ -126,16 +154,21 @@ async def _settle(door: Door, beside: asyncio.Task[Would | Caller | FoldlogError
             output=usage.output,
             response_id=usage.response_id,
         )
-        cost = cost_of(would.watch.profile, usage.input, usage.cache_read, usage.cache_write, output)
-        mine = cost_of(would.watch.profile, guess.input, guess.cache_read, guess.cache_write, output)
+        profile = would.watch.profile
+        cost = cost_of(profile, usage.input, usage.cache_read, usage.cache_write, output)
+        mine = cost_of(profile, guess.input, guess.cache_read, guess.cache_write, output)
+        plain = scale * cost_of(profile, would.plain.uncached, would.plain.read, would.plain.written, 0)
+        plain += output * profile.output
         tokens = reporting.prompt_of(guess)
         tally.requests += 1
         tally.cost += cost
+        tally.plain += plain
         tally.would += mine
         tally.largest, tally.largest_would = max(tally.largest, real), max(tally.largest_would, tokens)
         figures = {
-            "tokens": tokens, "cached": guess.cache_read or 0, "cost": round(mine), "cost_as_sent": round(cost),
-            "total": round(tally.would), "total_as_sent": round(tally.cost),
+            "tokens": tokens, "cached": guess.cache_read or 0, "cost": round(mine), "cost_as_sent": round(plain),
+            "cost_told": round(cost), "total": round(tally.would), "total_as_sent": round(tally.plain),
+            "total_told": round(tally.cost),
         }  # fmt: skip
     # what is told to the session is the answer its own request would have had: its thresholds follow from that
     outcome = "answered" if guess is not None else result.kind

@@ -8,32 +8,41 @@ import msgspec
 
 from ..billing.profiles import Profile
 from ..billing.provider import Provider
+from ..billing.records import Block
 from ..simulate.wirelog import WireLog
 
 
 class Tally(msgspec.Struct):
-    """What an observed session cost so far, in units of an uncached input token. ``would`` is estimated.
+    """What an observed session cost so far, in units of an uncached input token.
 
-    ``requests``: those the provider answered with figures and foldlog could have made; ``largest``, ``largest_would``:
-    tokens of the largest prompt.
+    ``requests``: those the provider answered with figures and foldlog could have made. ``cost``: as sent, by the
+    provider's figures. ``plain``, ``would``: as sent and as foldlog would have sent it, both *estimated*, by the same
+    rules. ``largest``, ``largest_would``: tokens of the largest prompt.
     """
 
     profile: str
     requests: int = 0
     cost: float = 0.0
+    plain: float = 0.0
     would: float = 0.0
     largest: int = 0
     largest_would: int = 0
-    refused: int = 0
 
 
 class Watch(msgspec.Struct):
-    """One observed session: the simulated provider of what would have been sent, and the sums."""
+    """One observed session: what would have been sent and what was, each to a simulated provider, and the sums.
+
+    ``known``: blocks of the client's messages; ``lead``: of its tools and system (``regions``).
+    """
 
     lines: WireLog
-    provider: Provider
+    ours: Provider
+    plain: Provider
     profile: Profile
     tally: Tally
+    known: dict[bytes, tuple[Block, ...]] = {}
+    regions: tuple[bytes, bytes] = (b"", b"")
+    lead: tuple[Block, ...] = ()
 
 
 def cost_of(profile: Profile, input: int | None, read: int | None, write: int | None, output: int) -> float:
@@ -42,16 +51,16 @@ def cost_of(profile: Profile, input: int | None, read: int | None, write: int | 
 
 
 def summary(tallies: Iterable[Tally]) -> str:
-    """Return one line for people: what was sent cost this, what foldlog would have sent that (estimated)."""
+    """Return one line for people: what was sent cost this, and foldlog's would have differed by that (estimated)."""
     found = [one for one in tallies if one.requests]
     if not found:
         return "observed: no request was answered with figures"
-    sent, would = sum(one.cost for one in found), sum(one.would for one in found)
-    less = (1 - would / sent) * 100 if sent else 0.0
+    plain, would = sum(one.plain for one in found), sum(one.would for one in found)
+    less = (1 - would / plain) * 100 if plain else 0.0
     largest, largest_would = max(one.largest for one in found), max(one.largest_would for one in found)
     return (
-        f"observed {sum(one.requests for one in found):,} requests of {len(found):,} sessions: as sent {sent:,.0f}, "
-        f"with foldlog about {would:,.0f} (estimated; in units of an uncached input token, prices {found[0].profile}), "
-        f"{abs(less):.0f} % {'less' if less >= 0 else 'more'}; largest prompt {largest:,}, with foldlog about "
-        f"{largest_would:,} tokens"
+        f"observed {sum(one.requests for one in found):,} requests of {len(found):,} sessions, which cost "
+        f"{sum(one.cost for one in found):,.0f} by the provider's figures. Estimated under {found[0].profile}: "
+        f"{plain:,.0f} as sent, {would:,.0f} with foldlog, {abs(less):.0f} % {'less' if less >= 0 else 'more'} (in "
+        f"units of an uncached input token); largest prompt {largest:,}, with foldlog about {largest_would:,} tokens"
     )

@@ -53,7 +53,7 @@ def raw_requests(trace: Trace, count: Callable[[str], int]) -> list[Raw]:
         for raw in step.messages:
             blocks = known.get(raw)
             if blocks is None:
-                blocks = known[raw] = _blocks(form, trace.codec, raw, count)
+                blocks = known[raw] = blocks_of(form, trace.codec, raw, count)
             sent += blocks
         at = max(at, step.at)
         output = None if step.usage is None or step.usage.output < 0 else step.usage.output
@@ -64,9 +64,13 @@ def raw_requests(trace: Trace, count: Callable[[str], int]) -> list[Raw]:
 def front(trace: Trace, count: Callable[[str], int], system_tokens: int = 0) -> tuple[Block, ...]:
     """Return what stands before the messages of a trace: the stand-in for what it lacks, its tools, its system."""
     form = wire(CURRENT)
-    own = (*form.tools_blocks(trace.codec, trace.tools or b""), *form.system_blocks(trace.codec, trace.system or b""))
-    rows = [(block.digest.hex()[:16], block.size, count(block.form.decode("utf-8", "replace"))) for block in own]
-    return (*stand_in(system_tokens), *rows)
+    return (*stand_in(system_tokens), *regions(form, trace.codec, trace.tools or b"", trace.system or b"", count))
+
+
+def regions(form: Any, codec: str, tools: bytes, system: bytes, count: Callable[[str], int]) -> tuple[Block, ...]:
+    """Return the blocks of tools and system, in wire order."""
+    own = (*form.tools_blocks(codec, tools), *form.system_blocks(codec, system))
+    return tuple((block.digest.hex()[:16], block.size, count(block.form.decode("utf-8", "replace"))) for block in own)
 
 
 def compared(
@@ -88,7 +92,8 @@ def compared(
     return Arms(profile, window, logs, {arm: bill(log, profile) for arm, log in logs.items()})
 
 
-def _blocks(form: Any, codec: str, raw: bytes, count: Callable[[str], int]) -> tuple[Block, ...]:
+def blocks_of(form: Any, codec: str, raw: bytes, count: Callable[[str], int]) -> tuple[Block, ...]:
+    """Return the blocks of one message."""
     blocks = form.blocks(codec, raw)
     parts = form.read(codec, raw, count).message.parts
     same = len(parts) == len(blocks)

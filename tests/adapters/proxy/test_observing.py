@@ -62,7 +62,7 @@ def test_the_session_is_recorded_with_what_would_have_been_sent(provider: Provid
         "would be hard", "would be defer", "claude-code-observed/s1",
     )  # fmt: skip
     assert (second["input"], second["cached"]) == (40, 3_000)  # the provider's own, of what was sent
-    assert second["would"]["total_as_sent"] == round(3 + 3_000 * 1.25 + 5 * 5 + 40 + 300 + 5 * 5)
+    assert second["would"]["total_told"] == round(3 + 3_000 * 1.25 + 5 * 5 + 40 + 300 + 5 * 5)
     assert second["would"]["tokens"] > 3_000
     built = watching.door.gate._engine.replay("claude-code-observed/s1", 1)
     assert json.loads(built.messages[-1])["content"][-1]["text"].endswith("hello")
@@ -75,7 +75,7 @@ def test_an_hours_cache_is_priced_as_one(provider: Provider, watching: Proxy) ->
     provider.script = [said(cache_creation_input_tokens=1_000, input_tokens=0)]
     watching.client.post("/v1/messages", content=raw, headers={"x-claude-code-session-id": "s1"})
     wait_for(watching.moments)
-    assert watching.moments()[0]["would"]["total_as_sent"] == 2_000 + 25
+    assert watching.moments()[0]["would"]["total_told"] == 2_000 + 25
 
 
 def test_a_request_too_long_for_the_window_is_not_sent_again(provider: Provider, watching: Proxy) -> None:
@@ -131,12 +131,26 @@ def test_a_stream_that_breaks_is_seen(provider: Provider, watching: Proxy) -> No
     assert watching.moments()[0]["outcome"] == "broken"
 
 
+def test_both_estimates_follow_the_same_rules(provider: Provider, watching: Proxy) -> None:
+    """PROXY-72: a provider that never caches makes neither of them look better than the other."""
+    provider.usual = said(input_tokens=30_000)
+    messages = long(8)
+    for turn in range(4):
+        watching.ask(messages)
+        wait_for(lambda turn=turn: len(watching.moments()) == turn + 1)
+        messages = [*messages, assistant(f"so far {turn}"), user(f"on {turn}")]
+    last = watching.moments()[-1]["would"]
+    assert last["total_told"] == 4 * (30_000 + 25)
+    assert last["total_as_sent"] < last["total_told"] / 2
+    assert 0.95 < last["total"] / last["total_as_sent"] < 1.1
+
+
 def test_the_summary_is_one_line_and_says_what_is_estimated() -> None:
     """PROXY-72."""
-    tallies = [Tally("anthropic-5m", 3, 1_000, 600, 9_000, 5_000), Tally("anthropic-5m", 1, 1_000, 600, 2, 2)]
+    tallies = [Tally("anthropic-5m", 3, 900, 1_000, 600, 9_000, 5_000), Tally("anthropic-5m", 1, 800, 1_000, 600, 2, 2)]
     line = summary(tallies)
     assert "\n" not in line
-    assert "estimated" in line
-    for word in ("4 requests", "2 sessions", "2,000", "1,200", "40 % less", "9,000", "5,000"):
+    assert "Estimated" in line
+    for word in ("4 requests", "2 sessions", "1,700", "2,000", "1,200", "40 % less", "9,000", "5,000"):
         assert word in line
     assert "no request" in summary([Tally("anthropic-5m")])

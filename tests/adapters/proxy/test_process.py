@@ -117,5 +117,5 @@ def test_an_observing_process_sums_up_at_its_end(provider: Provider, env: dict[s
     out, err = found.communicate(timeout=10)
     assert "ANTHROPIC_BASE_URL=" in out
     assert "observed 1 requests of 1 sessions" in err
-    assert "estimated" in err
+    assert "Estimated" in err
     assert found.returncode == 0
