@@ -37,6 +37,11 @@ def holds(message: Message, call: str) -> bool:
     return any(isinstance(part, Call) and part.id == call for part in message.parts)
 
 
+def may_hold(message: Message, call: str) -> bool:
+    """Whether a message is the call of this id, or an unknown item, which may stand for it."""
+    return message.role == "other" or holds(message, call)
+
+
 def companions(scene: Scene, caller: int) -> tuple[int, ...] | None:
     """Return the reasoning that has to leave with the call ``caller``; None where the call has to stay (ITEM-5).
 

@@ -35,7 +35,7 @@ def check_news(state: State, seen: Observation) -> None:
     told = ((index, scene.message(scene.at(index))) for index in range(begin, scene.length()))
     if state.codec == items.CODEC:
         before = range(begin - 1, -1, -1)
-        check_items(told, lambda call: any(items.holds(scene.message(scene.at(index)), call) for index in before))
+        check_items(told, lambda call: any(items.may_hold(scene.message(scene.at(index)), call) for index in before))
     else:
         check(told, state.codec, known)
 
@@ -81,10 +81,13 @@ def check_items(messages: Iterable[tuple[int, Message]], known: Callable[[str], 
     """Check (array index, message) pairs of a host whose messages are items: the answers need not follow at once.
 
     ``known(id)``: whether a call of that id stands before these messages; it is taken for answered, or answered here.
-    Raises ``MessageError`` for an output without a call before it, a call without an output, and an id open twice.
+    Raises ``MessageError`` for an output without a call before it, a call without an output, and an id open twice. An
+    item that is not known (a reference to what the provider keeps) may be any call.
     """
     open_calls: dict[str, int] = {}
+    loose = False
     for index, message in messages:
+        loose = loose or message.role == "other"
         for part in message.parts:
             if isinstance(part, Call):
                 if part.id in open_calls:
@@ -96,7 +99,7 @@ def check_items(messages: Iterable[tuple[int, Message]], known: Callable[[str], 
                 open_calls[part.id] = index
             elif isinstance(part, Result) and part.id in open_calls:
                 del open_calls[part.id]
-            elif isinstance(part, Result) and not known(part.id):
+            elif isinstance(part, Result) and not loose and not known(part.id):
                 raise MessageError(
                     "an output answers no call before it; send the call too, or leave the output out",
                     value=part.id,

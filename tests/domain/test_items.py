@@ -174,6 +174,7 @@ def test_what_leads_stays_in_front_and_is_never_summarised() -> None:
         ((call("c1", 1), said("Meanwhile.", "assistant"), said("And?"), output("c1", "x")), True),
         ((call("c1", 1), call("c2", 1), output("c2", "x")), False),
         ((output("c1", "x"),), False),
+        (({"type": "item_reference", "id": "fc_1"}, output("c1", "x")), True),
         ((call("c1", 1), output("c1", "x"), output("c1", "x")), False),
         ((call("c1", 1), call("c1", 1), output("c1", "x")), False),
     ],
@@ -195,6 +196,20 @@ def test_a_late_output_is_found_behind_later_passes() -> None:
     with pytest.raises(MessageError, match="no result in the turn behind it") as caught:
         session.prepare([*items[:-1], said("ok", "assistant"), said("go on")])
     assert caught.value.value == "c1"
+
+
+@rule("ITEM-7")
+def test_an_output_behind_a_reference_stays() -> None:
+    """What its call was is not seen, so nobody can say what has to leave with it."""
+    host = Chat(codec=CODEC, policy=FREE)
+    host.say(said("start"), {"type": "item_reference", "id": "fc_1"}, output("c1"))
+    host.say(said("ok", "assistant"), said("go on"), call("c2", 1), output("c2", "x"))
+    use(host.say(said("ok", "assistant"), said("go on")), 175_000)
+    host.session.reduce("2")
+    sent = b"\n".join(host.say(said("ok", "assistant"), said("go on")).messages_json).decode()
+    assert "fc_1" in sent
+    assert words(100) in sent
+    assert differences(host.engine) == []
 
 
 @rule("ITEM-6")
