@@ -36,7 +36,7 @@ class Policy(pydantic.BaseModel):
     (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
     output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
     window to the host. ``prefix_bound_models``: names beside those known whose signed reasoning is bound to every byte
-    before it. ``keep_reasoning_tokens``: what the newest steps may hold of reasoning. ``smart_drops``: what a later
+    before it. ``keep_reasoning_tokens``: what the newest steps may hold of reasoning. ``temporal_awareness``: long silences are told. ``smart_drops``: what a later
     call made pointless leaves by itself. ``caveman_text_compression``: old texts of at least ``caveman_min_chars``
     bytes are sent in fewer words. ``protected_tools``: how many of a tool's newest results no lane takes out by itself,
     beside one ``todowrite`` and three ``ctx_reduce`` (0: none). Sources: ``transform.md`` 1.2, 1.6, 3, 4.4, 4.7, 8.1.
@@ -52,6 +52,7 @@ class Policy(pydantic.BaseModel):
     compaction: bool = True
     prefix_bound_models: tuple[str, ...] = ()
     keep_reasoning_tokens: Reserve | dict[str, Reserve] = KEEP_REASONING
+    temporal_awareness: bool = True
     smart_drops: bool = False
     caveman_text_compression: bool = False
     caveman_min_chars: Annotated[int, pydantic.Field(ge=100, le=10_000)] = 500
@@ -81,6 +82,7 @@ class Settings(msgspec.Struct, frozen=True):
     smart: bool = False
     terse: int = 0
     reasoning: int = KEEP_REASONING
+    temporal: bool = True
 
 
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
@@ -121,6 +123,7 @@ def resolve(policy: Policy, model: str) -> Settings:
         spared=tuple(sorted({**dict(SPARED), **{k.lower(): n for k, n in policy.protected_tools.items()}}.items())),
         smart=policy.smart_drops,
         reasoning=KEEP_REASONING if (kept := _pick(policy.keep_reasoning_tokens, model)) is None else kept,
+        temporal=policy.temporal_awareness,
         terse=policy.caveman_min_chars if policy.caveman_text_compression else 0,
     )
 

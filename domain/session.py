@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from . import events as ev
-from . import items
+from . import hygiene, items
 from .coverage import history
-from .edits import Arrival
+from .edits import Arrival, SetText
 from .errors import LawBroken
 from .ranges import ranges
 from .state import PARTS_LIMIT, TERSE, Fold, Last, Node, Overflow, Run, State, Tag, Usage, key
@@ -320,6 +320,7 @@ def _compacted(state: State, event: ev.HostCompacted) -> None:
 
 
 def _queued(state: State, event: ev.DropsQueued) -> None:
+    state.reduced, state.nudged = True, None
     for tag in event.tags:
         state.queue.setdefault(tag, state.passes)
 
@@ -418,6 +419,8 @@ def _passed(state: State, event: ev.Pass) -> None:
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
     _stay(state, decision)
+    _told(state, event)
+    hygiene.grow(state, event.arrivals)
     state.withheld = state.withheld + 1 if "thinking_hold" in signals else 0
     if isinstance(event, ev.PassDeferred):
         if decision is not None and decision.held:
@@ -445,11 +448,13 @@ def _passed(state: State, event: ev.Pass) -> None:
     state.reopened = False
     state.sides, state.roads = {}, {}
     state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
+    before = state.cut
     if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
         _cut(state, event.cut)
         if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
             state.fold.head_tokens = event.head_tokens
     if isinstance(event, ev.BaselineFolded):
+        state.called = state.called and event.cut == before
         state.fold = Fold(
             event.number,
             state.seen,
@@ -463,6 +468,16 @@ def _passed(state: State, event: ev.Pass) -> None:
         state.compacted = 0
         after = state.start()
         state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
+    hygiene.measure(state)
+
+
+def _told(state: State, event: ev.Pass) -> None:
+    """Keep what was said to the agent: a nudge, a message of its own."""
+    edits = (edit for arrival in event.arrivals for edit in arrival.edits)
+    if any(isinstance(edit, SetText) and edit.kind == "nudge" for edit in edits):
+        hygiene.told(state)
+    if any(insert.id.startswith("call-") for insert in event.inserts):
+        state.called = True
 
 
 def _stay(state: State, decision: ev.Decision | None) -> None:

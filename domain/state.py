@@ -108,7 +108,8 @@ class State(msgspec.Struct, array_like=True):
     the running turn's reasoning; ``unbound``: the provider took reasoning for that of another conversation; ``spares``:
     tokens no longer sent of parts that stay.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
-    nothing is reserved of it again).
+    nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
+    loud, tokens spent then), ``called``: it was told in a message of its own.
     """
 
     stream: str = ""
@@ -198,6 +199,14 @@ class State(msgspec.Struct, array_like=True):
     drained: int | None = None
     spares: dict[int, int] = msgspec.field(default_factory=dict)
     bounds: str = ""
+    tail: int = 0
+    spent: int = 0
+    edge: int = 0
+    guarded: int = 0
+    known: int = 0
+    reduced: bool = False
+    nudged: tuple[str, int] | None = None
+    called: bool = False
 
     @property
     def primary(self) -> bool:

@@ -21,7 +21,7 @@ from ..session import rest_of
 from ..state import State
 from ..transcript import Message
 from ..window import family
-from . import lanes, local, permission, price, protection, refusal, schedule, tagger, triggers
+from . import lanes, local, permission, price, protection, refusal, schedule, tagger, triggers, words
 from .lanes import drops, reasoning
 from .lanes.shape import Ask, Item, Part, Work
 
@@ -103,11 +103,12 @@ def decide(
     ``head`` and ``facts`` are the answers to what was asked for before.
     """
     scene = Scene(state, given.seen)
-    tagged = tagger.tag(scene, bound=given.settings.bound)
     now = max(state.seen, given.now)
+    tagged = tagger.tag(scene, bound=given.settings.bound)
+    said = words.say(scene, tagged, given.settings, now)
     answered = any(message.role == "assistant" for message in given.seen.new)
     divergence = _divergence(scene, given)
-    size = local.measure(scene, given, divergence, tagged.tokens)
+    size = local.measure(scene, given, divergence, tagged.tokens + said.tokens)
     moved = divergence is not None and not given.seen.side
     gauge = schedule.gauge(
         state, given.model, given.context_limit, given.output_limit, given.settings, size, moved=moved
@@ -166,7 +167,7 @@ def decide(
     works = lanes.run(ask) if ask is not None else ()
     landing = _landing(works, allowed, wanted=wanted)
     decision = _decision(due, gauge, allowed, queue, works, landing, quiet, _price(scene, given, gauge, queue))
-    shape = _Shape(scene, given, tagged, divergence, decision, size)
+    shape = _Shape(scene, given, said, divergence, decision, size)
     produced: ev.Pass
     if reasons:
         assert head is not None
@@ -180,11 +181,15 @@ def decide(
         produced = shape.deferred()
     refused = None if side else refusal.check(state, given, gauge, produced)
     outcome: ev.Event = produced if refused is None else refused
-    texts = {**tagged.texts, **(head.texts if head is not None and (reasons or refresh) and refused is None else {})}
+    texts = {
+        **tagged.texts,
+        **said.texts,
+        **(head.texts if head is not None and (reasons or refresh) and refused is None else {}),
+    }
     texts.update((digest, data) for work in landing for digest, data in work.texts.items())
     events = [*given.events, *given.seen.events, outcome]
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
-    return Decided(tuple(events), texts if refused is None else tagged.texts)
+    return Decided(tuple(events), texts if refused is None else {**tagged.texts, **said.texts})
 
 
 def _backstop(state: State, gauge: schedule.Pressure, head: Head) -> bool:
@@ -373,7 +378,7 @@ class _Shape(msgspec.Struct, frozen=True):
 
     scene: Scene
     given: Given
-    tagged: tagger.Tagged
+    said: words.Said
     divergence: ev.Divergence | None
     decision: ev.Decision | None
     size: int
@@ -387,8 +392,8 @@ class _Shape(msgspec.Struct, frozen=True):
             "now": self.given.now,
             "wire": state.wire,
             "base": seen.base[0] if seen.base is not None else state.base,
-            "arrivals": self.tagged.arrivals,
-            "inserts": (),
+            "arrivals": self.said.arrivals,
+            "inserts": self.said.inserts,
             "digest": b"",
             "divergence": self.divergence,
         }

@@ -1,0 +1,81 @@
+"""How much of what is sent could be marked as spent: measured at each rebuild, carried on between (``transform.md`` 6.1).
+
+``tail`` is all that is sent behind the head, ``spent`` the tool output and files of it that nothing protects. A pass
+costs what it brings, however long the session is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .edits import Arrival
+from .state import PARTS_LIMIT, State
+
+MIN_TOOLS = 3
+LEVELS = ((60, "urgent"), (40, "firm"), (20, "gentle"))
+"""From which share of spent output, in per cent, a nudge says what (6.2)."""
+LARGE, WORTH = 60_000, 25_000
+"""Tokens sent, and of these spent, from which the agent is nudged at all (6.2)."""
+
+
+def measure(state: State) -> None:
+    """Count anew what stands behind the head. Costs what the session holds: for rebuilds only."""
+    begin = state.start()
+    sent = [tag for tag in state.tags if tag.status == "active" and state.pos.get(tag.m, -1) >= begin]
+    state.tail = sum(part.tokens for m in state.path[begin:] for part in state.node(m).message.parts)
+    state.tail -= sum(
+        tokens for place, tokens in state.spares.items() if state.pos.get(place // PARTS_LIMIT, -1) >= begin
+    )
+    gone = (tag for tag in state.tags if tag.status == "dropped" and state.pos.get(tag.m, -1) >= begin)
+    state.tail = max(state.tail - sum(tag.tokens for tag in gone), 0)
+    state.edge, state.guarded = 0, sum(state.tags[number - 1].tokens for number in state.tools_order)
+    state.spent = sum(tag.tokens for tag in sent if tag.kind == "file")
+    _move(state)
+    state.reduced = False
+    if state.nudged is not None and state.spent < state.nudged[1]:
+        state.nudged = None
+    state.called = state.called and state.spent >= WORTH
+
+
+def grow(state: State, arrivals: Iterable[Arrival]) -> None:
+    """Take in what a pass shows for the first time: it adds to the tail; what leaves protection adds to the spent."""
+    for arrival in arrivals:
+        message = state.node(arrival.m).message
+        state.tail += sum(part.tokens for part in message.parts[arrival.first :])
+    known = state.tools_order
+    while state.known < len(known):
+        state.guarded += state.tags[known[state.known] - 1].tokens
+        state.known += 1
+    _move(state)
+
+
+def _move(state: State) -> None:
+    """Move the edge of protection to where it stands with the output that is there now."""
+    order = state.tools_order
+    state.known = len(order)
+    floor = state.adopted.floor if state.adopted is not None else 0
+    while len(order) - state.edge > MIN_TOOLS:
+        tag = state.tags[order[state.edge] - 1]
+        if state.guarded - tag.tokens < floor:
+            break
+        state.guarded -= tag.tokens
+        if tag.status == "active" and state.pos.get(tag.m, -1) >= state.start():
+            state.spent += tag.tokens
+        state.edge += 1
+
+
+def level(state: State) -> str:
+    """Return how loud a nudge would be now, empty for none (6.2)."""
+    if state.reduced or state.tail < LARGE or state.spent < WORTH:
+        return ""
+    return next((name for share, name in LEVELS if severity(state) >= share), "")
+
+
+def told(state: State) -> None:
+    """Keep that the agent was nudged, and at which figures."""
+    state.nudged = (level(state), state.spent)
+
+
+def severity(state: State) -> int:
+    """Return the share of what is sent that could be marked as spent, in per cent."""
+    return min(state.spent * 100 // max(state.tail, 1), 100)
