@@ -19,9 +19,9 @@ from .domain import events as ev
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
 from .domain.passes import protection
 from .domain.passes.schedule import calibrated, gauge
+from .domain.paths import path_of
 from .domain.policy import Policy, make_policy
 from .domain.reduce import evaluate
-from .domain.session import path_of
 from .domain.state import State
 from .domain.streams import escape, session_stream
 from .projections import audit as audits

@@ -16,13 +16,15 @@ import msgspec
 
 from .domain import arguments, identity, pairing
 from .domain import events as ev
+from .domain.arcs import is_reduce
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.history import budgets
 from .domain.passes.decide import Decided, Given, Head, decide
 from .domain.passes.lanes.shape import Part
 from .domain.passes.schedule import window_of
+from .domain.paths import path_of
 from .domain.policy import Settings, make_policy, resolve
-from .domain.session import evolve, is_reduce, path_of
+from .domain.session import evolve
 from .domain.state import State
 from .domain.window import EMERGENCY, bands
 from .projections import head, request

@@ -1,4 +1,4 @@
-"""How much of what is sent could be marked as spent: measured at each rebuild, carried on between (``transform.md`` 6.1).
+"""How much of what is sent could be marked as spent: counted at rebuilds, carried on between (``transform.md`` 6.1).
 
 ``tail`` is all that is sent behind the head, ``spent`` the tool output and files of it that nothing protects. A pass
 costs what it brings, however long the session is.

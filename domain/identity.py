@@ -13,8 +13,8 @@ import msgspec
 from . import events as ev
 from .coverage import covering
 from .errors import MessageError
+from .paths import children, request_of
 from .ranges import ranges
-from .session import children, request_of
 from .state import State
 from .transcript import Call, Message, Result, Text
 

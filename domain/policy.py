@@ -36,10 +36,11 @@ class Policy(pydantic.BaseModel):
     (``5m``, ``1h``, ``never``, bare digits = ms; anything else counts as ``5m``). ``protected_tokens``: the newest tool
     output that no drop touches. ``output_reserve``: tokens kept free for the answer. ``compaction``: False leaves the
     window to the host. ``prefix_bound_models``: names beside those known whose signed reasoning is bound to every byte
-    before it. ``keep_reasoning_tokens``: what the newest steps may hold of reasoning. ``temporal_awareness``: long silences are told. ``smart_drops``: what a later
-    call made pointless leaves by itself. ``caveman_text_compression``: old texts of at least ``caveman_min_chars``
-    bytes are sent in fewer words. ``protected_tools``: how many of a tool's newest results no lane takes out by itself,
-    beside one ``todowrite`` and three ``ctx_reduce`` (0: none). Sources: ``transform.md`` 1.2, 1.6, 3, 4.4, 4.7, 8.1.
+    before it. ``keep_reasoning_tokens``: what the newest steps may hold of reasoning. ``temporal_awareness``: long
+    silences are told. ``smart_drops``: what a later call made pointless leaves by itself. ``caveman_text_compression``:
+    old texts of at least ``caveman_min_chars`` bytes are sent in fewer words. ``protected_tools``: how many of a tool's
+    newest results no lane takes out by itself, beside one ``todowrite`` and three ``ctx_reduce`` (0: none). Sources:
+    ``transform.md`` 1.2, 1.6, 3, 4.4, 4.7, 6.7, 8.1.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")

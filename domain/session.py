@@ -5,26 +5,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from . import events as ev
-from . import hygiene, items
-from .coverage import history
-from .edits import Arrival, SetText
+from . import items, served
+from .arcs import maker
 from .errors import LawBroken
+from .paths import request_of, rest_of, road
 from .ranges import ranges
-from .state import PARTS_LIMIT, TERSE, Fold, Last, Node, Overflow, Run, State, Tag, Usage, key
-from .transcript import Call, Message, Result, Text
+from .state import Node, Overflow, Run, State, Usage, key
+from .transcript import Call, Message, Result
 from .window import LEARNT
 
 COMMANDS_KEPT = 1000
-COUNTS_KEPT = 64
-REARM = 500
-"""How far below the force band, in 1/100 of a per cent, usage ends a stay in it (``transform.md`` 4.3)."""
 RETRIED = 6
 """After so many failures in a row no summary is tried at 95% either, until an overflow or a flush asks for one more."""
 UNBOUND = "unbound"
@@ -162,13 +156,6 @@ def _touched(state: State, index: int, part: int, cause: str, rest: list[int] | 
         state.base_keep, state.base_part, state.base_cause, state.base_rest = index, part, cause, rest
 
 
-def rest_of(state: State, index: int) -> list[int] | None:
-    """Return what the last request's path holds from ``index`` on, None where that is not as it was sent."""
-    if state.base_rest is None or index >= state.base_keep:
-        return state.base_rest
-    return [*state.path[index : state.base_keep], *state.base_rest]
-
-
 def _link(state: State, m: int, message: Message) -> None:
     """Pair results with their calls: (call id, owner), so a reused id never inherits another turn's drop (T8)."""
     if message.host_id:
@@ -186,8 +173,8 @@ def _owner(state: State, m: int, call: str) -> int:
     """Return the key of the call a result of message ``m`` answers: of the answer before it, else the newest."""
     above = state.node(m).parent
     if state.codec == items.CODEC:
-        maker = _maker(state, above, call)
-        return key(maker, 0) if maker else 0
+        made_by = maker(state, above, call)
+        return key(made_by, 0) if made_by else 0
     while above and state.node(above).message.role != "assistant":
         above = state.node(above).parent
     if above:
@@ -195,23 +182,6 @@ def _owner(state: State, m: int, call: str) -> int:
             if isinstance(part, Call) and part.id == call:
                 return key(above, p)
     return state.calls.get(call, 0)
-
-
-def _maker(state: State, above: int, call: str) -> int:
-    """Return the item that is the call, among several of one answer or further up; 0 where there is none."""
-    while above and not items.holds(state.node(above).message, call):
-        above = state.node(above).parent
-    return above
-
-
-def children(state: State) -> dict[int, list[int]]:
-    """Return the nodes that ever stood behind each node (0: the root). Costs the whole tree: for branches only."""
-    found: dict[int, list[int]] = {}
-    for m, node in enumerate(state.nodes, 1):
-        found.setdefault(node.parent, []).append(m)
-    for parent, others in state.fostered.items():
-        found.setdefault(parent, []).extend(others)
-    return found
 
 
 def _moved(state: State, event: ev.HeadMoved) -> None:
@@ -362,223 +332,6 @@ def _nothing(state: State, event: Any) -> None:
     """Facts kept for people and later lanes; no decision of this version reads them."""
 
 
-def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
-    for arrival in arrivals:
-        node = state.node(arrival.m)
-        for offset, number in enumerate(arrival.tags):
-            if number:
-                _number(state, arrival.m, arrival.first + offset, abs(number), node.message)
-        state.unshown.pop(arrival.m, None)
-
-
-def _number(state: State, m: int, p: int, number: int, message: Message) -> None:
-    part = message.parts[p]
-    tool = isinstance(part, Result)
-    tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens)
-    if number == len(state.tags) + 1:
-        state.tags.append(tag)
-        if tool:
-            state.tools_order.append(number)
-            call = call_part(state, m, p)
-            if call is not None and is_reduce(call.name):
-                state.reduces.append(number)
-    elif 0 < number <= len(state.tags) and state.tags[number - 1].m == m:
-        state.tags[number - 1] = tag  # a revision keeps its number and shows its new content
-        state.queue.pop(number, None)
-    else:
-        raise LawBroken("a tag number out of order", value=number, where=state.stream)
-    state.tag_of[key(m, p)] = number
-    if tool and arc(state, m, part) in state.gone:
-        tag.status, tag.mode = "dropped", "full"  # its call is gone from the request, so it may not come back alone
-
-
-def _passed(state: State, event: ev.Pass) -> None:
-    if event.number != state.passes + 1:
-        raise LawBroken("a pass number out of order", value=event.number, where=state.stream)
-    _arrive(state, event.arrivals)
-    state.passes = event.number
-    state.seen = max(state.seen, event.now)
-    if isinstance(event, ev.PassDeferred) and event.side is not None:
-        if event.side.then:
-            state.tips[event.side.then[-1][1]] = event.number
-            state.sides[event.number] = (event.side.system, event.side.tools)
-            beside = (m for first, last in event.side.then for m in range(first, last + 1))
-            state.roads[event.number] = road([*state.path[: event.side.keep], *beside])
-        return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
-    _produced(state, event)
-    if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
-        state.fold.model, state.fold.tools = state.fold.model or state.model, state.fold.tools or state.tools_names
-    decision = event.decision
-    signals = decision.signals if decision is not None else ()
-    if "flush" in signals:
-        state.flush, state.flushed_by = False, event.number
-    if "cache_loss" in signals:
-        state.lost = ""
-    if "floor_mark" in signals:
-        state.marked = event.number
-    pressed = decision is not None and decision.schedule == "pressure"
-    state.episode = (state.episode or event.number) if pressed else 0
-    _stay(state, decision)
-    _told(state, event)
-    hygiene.grow(state, event.arrivals)
-    state.withheld = state.withheld + 1 if "thinking_hold" in signals else 0
-    if isinstance(event, ev.PassDeferred):
-        if decision is not None and decision.held:
-            state.held += 1
-        elif not state.queue:
-            state.held = 0
-        return
-    for number, mode in event.landed:
-        tag = state.tags[number - 1]
-        tag.mode = mode
-        if mode in TERSE:
-            continue
-        tag.status = "dropped"
-        state.spares.pop(key(tag.m, tag.p), None)
-        part = state.node(tag.m).message.parts[tag.p]
-        if mode == "full" and isinstance(part, Result):
-            state.gone[arc(state, tag.m, part)] = number
-        state.queue.pop(number, None)
-    state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
-    state.unbound = False
-    state.held, state.looked, state.swept = 0, state.swept, len(state.tags)
-    state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
-    if state.usage and state.usage.number < event.number:
-        state.usage = None
-    state.reopened = False
-    state.sides, state.roads = {}, {}
-    state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
-    before = state.cut
-    if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
-        _cut(state, event.cut)
-        if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
-            state.fold.head_tokens = event.head_tokens
-    if isinstance(event, ev.BaselineFolded):
-        state.called = state.called and event.cut == before
-        state.fold = Fold(
-            event.number,
-            state.seen,
-            state.model,
-            state.system_hash,
-            state.tools_names,
-            event.guidance,
-            event.head_tokens,
-        )
-        state.wire = event.wire
-        state.compacted = 0
-        after = state.start()
-        state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
-    hygiene.measure(state)
-
-
-def _told(state: State, event: ev.Pass) -> None:
-    """Keep what was said to the agent: a nudge, a message of its own."""
-    edits = (edit for arrival in event.arrivals for edit in arrival.edits)
-    if any(isinstance(edit, SetText) and edit.kind == "nudge" for edit in edits):
-        hygiene.told(state)
-    if any(insert.id.startswith("call-") for insert in event.inserts):
-        state.called = True
-
-
-def _stay(state: State, decision: ev.Decision | None) -> None:
-    """Keep the usage at the emergency batch of this stay in the force band, until usage leaves it."""
-    adopted = state.adopted
-    if decision is None:
-        if state.usage is not None and adopted is not None and adopted.execute + REARM <= adopted.force:
-            state.drained = None  # a quiet pass lies below the threshold
-        return
-    if decision.source == "provider" and adopted is not None and decision.percent < adopted.force - REARM:
-        state.drained = None
-    if any(did.landed and did.lane == "emergency" for did in decision.lanes):
-        state.drained = decision.tokens
-
-
-def _cut(state: State, cut: int) -> None:
-    """Move the cut: what it covers is no longer in the request, so nothing of it waits to be dropped."""
-    before, after = state.start(), state.pos.get(cut, -1) + 1 if cut else 0
-    for m in state.path[before:after]:
-        for p in range(len(state.node(m).message.parts)):
-            state.queue.pop(state.tag_of.get(key(m, p), 0), None)
-    state.cut = cut
-    state.rendered = max((one.seq for one in history(state) if state.pos[one.last] < after), default=-1)
-    state.marked = 0
-
-
-def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:
-    """The head's last request is now this one: what the next one extends, and what its usage is counted against."""
-    state.counted[event.number] = event.tokens
-    if len(state.counted) >= 2 * COUNTS_KEPT:
-        state.counted = dict(list(state.counted.items())[-COUNTS_KEPT:])
-    state.unmanaged = False
-    state.tips.pop(state.end(), None)
-    state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
-    state.base, state.base_len, state.base_keep = event.number, len(state.path), len(state.path)
-    state.base_part, state.base_cause, state.base_rest = 0, "", []
-    state.base_system, state.base_tools = state.system, state.tools
-
-
-def _refused(state: State, event: ev.PassRefused) -> None:
-    state.passes = event.number
-    state.seen = max(state.seen, event.now)
-    state.unmanaged = state.unmanaged or event.code == "UNMANAGED_OVER_WINDOW"
-    if state.overflow is not None and event.code == "CONTEXT_FULL":
-        state.overflow.refused += 1
-
-
-def _replayed(state: State, event: ev.LastGoodReplayed) -> None:
-    _arrive(state, event.arrivals)
-    state.passes = event.number
-    state.seen = max(state.seen, event.now)
-    _produced(state, event)
-
-
-def call_part(state: State, m: int, p: int) -> Call | None:
-    """Return the call that the result at (m, p) answers, None where it is not known."""
-    owner = state.call_of.get(key(m, p), 0)
-    if not owner:
-        return None
-    parts = state.node(owner // PARTS_LIMIT).message.parts
-    part = parts[owner % PARTS_LIMIT] if owner % PARTS_LIMIT < len(parts) else None
-    return part if isinstance(part, Call) else None
-
-
-def arc(state: State, m: int, part: Any) -> str:
-    """Name the tool arc a call or result part of message ``m`` belongs to: its call's message and id."""
-    if isinstance(part, Call) or state.node(m).message.role == "assistant":  # opencode: both stand in one message
-        return f"{m}:{part.id}"
-    above = state.node(m).parent
-    if state.codec == items.CODEC:
-        return f"{_maker(state, above, part.id)}:{part.id}"
-    while above and state.node(above).message.role != "assistant":
-        above = state.node(above).parent  # other results of the same turn
-    return f"{above}:{part.id}"
-
-
-def road(path: Sequence[int]) -> bytes:
-    """Return a name for a path: one node may be reached by several, where messages were put in or taken out."""
-    return hashlib.sha256(msgspec.msgpack.encode(path)).digest()[:8]
-
-
-def request_of(state: State, path: Sequence[int]) -> int:
-    """Return the pass whose request ended with ``path``, beside the head or before it left; 0 if none is known."""
-    number = state.tips.get(path[-1], 0)
-    return number if number and state.roads.get(number) == road(path) else 0
-
-
-def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:
-    """Return the ordinals of the request of a pass that ``state`` has just taken in."""
-    if isinstance(event, ev.PassDeferred) and event.side is not None:
-        ordinals = (m for first, last in event.side.then for m in range(first, last + 1))
-        begin = 0 if event.side.whole else state.start()
-        return [*state.path[begin : event.side.keep], *ordinals]
-    return state.path[state.start() :]
-
-
-def is_reduce(name: str) -> bool:
-    """Whether a tool name is ``ctx_reduce``, bare or behind a host's prefix (``mcp__foldlog__``, ``_``)."""
-    return name == "ctx_reduce" or name.endswith("_ctx_reduce")
-
-
 _HANDLERS: dict[type, Any] = {
     ev.SessionOpened: _opened,
     ev.SessionForked: _forked,
@@ -605,10 +358,10 @@ _HANDLERS: dict[type, Any] = {
     ev.HistorianPublished: _published,
     ev.HistorianFailed: _failed,
     ev.CompartmentsReplaced: _replaced,
-    ev.PassDeferred: _passed,
-    ev.ConversationRebuilt: _passed,
-    ev.HistoryRefreshed: _passed,
-    ev.BaselineFolded: _passed,
-    ev.PassRefused: _refused,
-    ev.LastGoodReplayed: _replayed,
+    ev.PassDeferred: served.passed,
+    ev.ConversationRebuilt: served.passed,
+    ev.HistoryRefreshed: served.passed,
+    ev.BaselineFolded: served.passed,
+    ev.PassRefused: served.refused,
+    ev.LastGoodReplayed: served.replayed,
 }

@@ -13,7 +13,7 @@ import msgspec
 from ..domain import events as ev
 from ..domain.edits import MessageSlots
 from ..domain.errors import FoldlogError, StoreDamaged, shown
-from ..domain.session import path_of
+from ..domain.paths import path_of
 from ..domain.state import State
 from . import request
 from . import view as views

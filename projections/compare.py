@@ -8,7 +8,7 @@ import msgspec
 
 from ..domain import events as ev
 from ..domain.edits import MessageSlots, PartSlots
-from ..domain.session import path_of
+from ..domain.paths import path_of
 from ..domain.state import State
 from ..domain.transcript import Message
 from . import request

@@ -12,7 +12,7 @@ import msgspec
 
 from ...domain import events as ev
 from ...domain.edits import TEXT_ORDER, Insert, MessageSlots, PartSlots
-from ...domain.session import path_of
+from ...domain.paths import path_of
 from ...domain.state import State
 from ...projections import request as requests
 from ...projections.fold import Folded, load

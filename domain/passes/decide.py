@@ -15,9 +15,9 @@ import msgspec
 from .. import events as ev
 from ..history import budgets
 from ..identity import Observation, Scene
+from ..paths import rest_of
 from ..policy import Settings
 from ..ranges import ranges
-from ..session import rest_of
 from ..state import State
 from ..transcript import Message
 from ..window import family

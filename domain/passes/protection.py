@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..arcs import call_part
 from ..policy import Settings
-from ..session import call_part
 from ..state import State
 from ..window import Window
 from .lanes.names import plain

@@ -10,11 +10,11 @@ from hashlib import sha256
 
 import msgspec
 
+from ..arcs import call_part
 from ..edits import Arrival, Edit, Insert, SetText
 from ..hygiene import LARGE, LEVELS, WORTH, level, severity
 from ..identity import Scene
 from ..policy import Settings
-from ..session import call_part
 from ..state import State
 from ..transcript import Result, Text
 from .tagger import Tagged
@@ -104,7 +104,7 @@ def _nudge(scene: Scene, arrivals: list[Arrival], texts: dict[bytes, bytes]) -> 
     """Say behind the newest tool output what could be marked; again only where it grew, or grew louder."""
     state = scene.state
     loud = level(state)
-    if not loud or not arrivals:
+    if not loud or not arrivals or arrivals[-1].m != scene.at(scene.length() - 1):
         return
     if state.nudged is not None:
         before, spent = state.nudged

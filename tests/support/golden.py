@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog.domain import events as ev
-from foldlog.domain.session import path_of
+from foldlog.domain.paths import path_of
 from foldlog.domain.state import State
 from foldlog.projections import request
 from foldlog.projections.fold import Folded, take

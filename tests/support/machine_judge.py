@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from foldlog.domain import events as ev
-from foldlog.domain.session import path_of
+from foldlog.domain.paths import path_of
 from foldlog.domain.state import PARTS_LIMIT
 from support import machine_checks as checks
 from support import machine_host as host

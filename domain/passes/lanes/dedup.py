@@ -6,7 +6,7 @@ so what is equal was not; a command is never taken for a look.
 
 from __future__ import annotations
 
-from ...session import call_part
+from ...arcs import call_part
 from ...state import PARTS_LIMIT, key
 from ...transcript import Result
 from .drops import drop

@@ -6,7 +6,7 @@ anew is not planned anew (T19).
 
 from __future__ import annotations
 
-from ...session import call_part
+from ...arcs import call_part
 from ...transcript import Call
 from ..schedule import calibrated
 from .drops import drop

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from ...arcs import call_part
 from ...edits import SetBody, SetMedia
-from ...session import call_part
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call, Result
 from .drops import PLACEHOLDER_TOKENS, drop

@@ -1,0 +1,190 @@
+"""What a pass does to the state: what was sent, what left, what the next pass follows (``design.md`` 3)."""
+
+from __future__ import annotations
+
+from . import events as ev
+from . import hygiene
+from .arcs import arc, call_part, is_reduce
+from .coverage import history
+from .edits import Arrival, SetText
+from .errors import LawBroken
+from .paths import road
+from .state import TERSE, Fold, Last, State, Tag, key
+from .transcript import Message, Result, Text
+
+COUNTS_KEPT = 64
+REARM = 500
+"""How far below the force band, in 1/100 of a per cent, usage ends a stay in it (``transform.md`` 4.3)."""
+
+
+def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
+    for arrival in arrivals:
+        node = state.node(arrival.m)
+        for offset, number in enumerate(arrival.tags):
+            if number:
+                _number(state, arrival.m, arrival.first + offset, abs(number), node.message)
+        state.unshown.pop(arrival.m, None)
+
+
+def _number(state: State, m: int, p: int, number: int, message: Message) -> None:
+    part = message.parts[p]
+    tool = isinstance(part, Result)
+    tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens)
+    if number == len(state.tags) + 1:
+        state.tags.append(tag)
+        if tool:
+            state.tools_order.append(number)
+            call = call_part(state, m, p)
+            if call is not None and is_reduce(call.name):
+                state.reduces.append(number)
+    elif 0 < number <= len(state.tags) and state.tags[number - 1].m == m:
+        state.tags[number - 1] = tag  # a revision keeps its number and shows its new content
+        state.queue.pop(number, None)
+    else:
+        raise LawBroken("a tag number out of order", value=number, where=state.stream)
+    state.tag_of[key(m, p)] = number
+    if tool and arc(state, m, part) in state.gone:
+        tag.status, tag.mode = "dropped", "full"  # its call is gone from the request, so it may not come back alone
+
+
+def passed(state: State, event: ev.Pass) -> None:
+    """Take in a request that was produced. Raises ``LawBroken`` for a number out of order."""
+    if event.number != state.passes + 1:
+        raise LawBroken("a pass number out of order", value=event.number, where=state.stream)
+    _arrive(state, event.arrivals)
+    state.passes = event.number
+    state.seen = max(state.seen, event.now)
+    if isinstance(event, ev.PassDeferred) and event.side is not None:
+        if event.side.then:
+            state.tips[event.side.then[-1][1]] = event.number
+            state.sides[event.number] = (event.side.system, event.side.tools)
+            beside = (m for first, last in event.side.then for m in range(first, last + 1))
+            state.roads[event.number] = road([*state.path[: event.side.keep], *beside])
+        return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
+    _produced(state, event)
+    if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
+        state.fold.model, state.fold.tools = state.fold.model or state.model, state.fold.tools or state.tools_names
+    decision = event.decision
+    signals = decision.signals if decision is not None else ()
+    if "flush" in signals:
+        state.flush, state.flushed_by = False, event.number
+    if "cache_loss" in signals:
+        state.lost = ""
+    if "floor_mark" in signals:
+        state.marked = event.number
+    pressed = decision is not None and decision.schedule == "pressure"
+    state.episode = (state.episode or event.number) if pressed else 0
+    _stay(state, decision)
+    _told(state, event)
+    hygiene.grow(state, event.arrivals)
+    state.withheld = state.withheld + 1 if "thinking_hold" in signals else 0
+    if isinstance(event, ev.PassDeferred):
+        if decision is not None and decision.held:
+            state.held += 1
+        elif not state.queue:
+            state.held = 0
+        return
+    for number, mode in event.landed:
+        tag = state.tags[number - 1]
+        tag.mode = mode
+        if mode in TERSE:
+            continue
+        tag.status = "dropped"
+        state.spares.pop(key(tag.m, tag.p), None)
+        part = state.node(tag.m).message.parts[tag.p]
+        if mode == "full" and isinstance(part, Result):
+            state.gone[arc(state, tag.m, part)] = number
+        state.queue.pop(number, None)
+    state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
+    state.unbound = False
+    state.held, state.looked, state.swept = 0, state.swept, len(state.tags)
+    state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
+    if state.usage and state.usage.number < event.number:
+        state.usage = None
+    state.reopened = False
+    state.sides, state.roads = {}, {}
+    state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
+    before = state.cut
+    if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
+        _cut(state, event.cut)
+        if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
+            state.fold.head_tokens = event.head_tokens
+    if isinstance(event, ev.BaselineFolded):
+        state.called = state.called and event.cut == before
+        state.fold = Fold(
+            event.number,
+            state.seen,
+            state.model,
+            state.system_hash,
+            state.tools_names,
+            event.guidance,
+            event.head_tokens,
+        )
+        state.wire = event.wire
+        state.compacted = 0
+        after = state.start()
+        state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
+    hygiene.measure(state)
+
+
+def _told(state: State, event: ev.Pass) -> None:
+    """Keep what was said to the agent: a nudge, a message of its own."""
+    edits = (edit for arrival in event.arrivals for edit in arrival.edits)
+    if any(isinstance(edit, SetText) and edit.kind == "nudge" for edit in edits):
+        hygiene.told(state)
+    if any(insert.id.startswith("call-") for insert in event.inserts):
+        state.called = True
+
+
+def _stay(state: State, decision: ev.Decision | None) -> None:
+    """Keep the usage at the emergency batch of this stay in the force band, until usage leaves it."""
+    adopted = state.adopted
+    if decision is None:
+        if state.usage is not None and adopted is not None and adopted.execute + REARM <= adopted.force:
+            state.drained = None  # a quiet pass lies below the threshold
+        return
+    if decision.source == "provider" and adopted is not None and decision.percent < adopted.force - REARM:
+        state.drained = None
+    if any(did.landed and did.lane == "emergency" for did in decision.lanes):
+        state.drained = decision.tokens
+
+
+def _cut(state: State, cut: int) -> None:
+    """Move the cut: what it covers is no longer in the request, so nothing of it waits to be dropped."""
+    before, after = state.start(), state.pos.get(cut, -1) + 1 if cut else 0
+    for m in state.path[before:after]:
+        for p in range(len(state.node(m).message.parts)):
+            state.queue.pop(state.tag_of.get(key(m, p), 0), None)
+    state.cut = cut
+    state.rendered = max((one.seq for one in history(state) if state.pos[one.last] < after), default=-1)
+    state.marked = 0
+
+
+def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:
+    """The head's last request is now this one: what the next one extends, and what its usage is counted against."""
+    state.counted[event.number] = event.tokens
+    if len(state.counted) >= 2 * COUNTS_KEPT:
+        state.counted = dict(list(state.counted.items())[-COUNTS_KEPT:])
+    state.unmanaged = False
+    state.tips.pop(state.end(), None)
+    state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
+    state.base, state.base_len, state.base_keep = event.number, len(state.path), len(state.path)
+    state.base_part, state.base_cause, state.base_rest = 0, "", []
+    state.base_system, state.base_tools = state.system, state.tools
+
+
+def refused(state: State, event: ev.PassRefused) -> None:
+    """Take in that a request was not to be sent."""
+    state.passes = event.number
+    state.seen = max(state.seen, event.now)
+    state.unmanaged = state.unmanaged or event.code == "UNMANAGED_OVER_WINDOW"
+    if state.overflow is not None and event.code == "CONTEXT_FULL":
+        state.overflow.refused += 1
+
+
+def replayed(state: State, event: ev.LastGoodReplayed) -> None:
+    """Take in what went out while the store could not be written."""
+    _arrive(state, event.arrivals)
+    state.passes = event.number
+    state.seen = max(state.seen, event.now)
+    _produced(state, event)

@@ -1,0 +1,161 @@
+"""What foldlog says to the agent: silences, and what could be marked as spent. Each is said once, at the end."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from foldlog.domain import hygiene
+from foldlog.domain.passes.words import gap_text
+from foldlog.domain.state import State
+from support.talk import Chat, assistant, call, events, result, text, use, user, words
+
+BARE = {"protected_tokens": 0, "cache_ttl": "never"}
+
+
+def chat(**options: Any) -> Chat:
+    made = Chat(**{"context_limit": 1_000_000, **options, "policy": {**BARE, **options.get("policy", {})}})
+    made.say(user("start"))
+    return made
+
+
+def wire(request: Any) -> str:
+    return b"\n".join(request.messages_json).decode()
+
+
+# ------------------------------------------------------------------ time
+
+
+@pytest.mark.rule("SAY-1")
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (300, "+5m"), (3_599, "+59m"), (3_600, "+1h"), (3_660, "+1h 1m"), (86_399, "+23h 59m"), (86_400, "+1d"),
+        (90_000, "+1d 1h"), (604_799, "+6d 23h"), (604_800, "+1w"), (8 * 86_400, "+1w 1d"),
+    ],
+)  # fmt: skip
+def test_a_silence_is_told_in_its_two_largest_units(seconds: int, said: str):
+    assert gap_text(seconds * 1_000) == said
+
+
+@pytest.mark.rule("SAY-1", "T41")
+def test_it_is_said_before_the_newest_words_once_and_for_ever():
+    host = chat()
+    use(host.turn(), 5_000)
+    request = host.turn("back again", wait=720)
+    assert '"§5§ <!-- +12m -->\\nback again"' in wire(request)
+    use(request, 5_000)
+    before = request.messages_json
+    request = host.turn()
+    assert request.messages_json[: len(before)] == before
+    assert wire(request).count("<!--") == 1
+
+
+@pytest.mark.rule("SAY-1")
+@pytest.mark.parametrize("how", ["short", "result", "off", "whole"])
+def test_nothing_is_said_of(how: str):
+    host = chat(policy={"temporal_awareness": how != "off"})
+    use(host.turn(), 5_000)
+    if how == "result":
+        host.messages += [assistant([call("t")]), user([result("t", "x")])]
+        request = host.again(wait=720)
+    elif how == "whole":
+        host.messages += [assistant("ok"), user([{"type": "text", "text": "now"}])]
+        request = host.again(wait=299)
+    else:
+        request = host.turn(wait=299 if how == "short" else 720)
+    assert "<!--" not in wire(request)
+
+
+@pytest.mark.rule("SAY-1", "LAW-1")
+def test_a_new_process_says_the_same():
+    host = chat()
+    use(host.turn(), 5_000)
+    request = host.turn("back again", wait=720)
+    digest = request.digest
+    host.session.core._hot = None
+    assert host.again(wait=0).digest == digest
+
+
+# ---------------------------------------------------------------- nudges
+
+
+def fill(host: Chat, count: int, size: int = 5_000, first: int = 0) -> list[Any]:
+    return [host.tool(f"t{n}", words(size) + str(n), n=n) for n in range(first, first + count)]
+
+
+def nudges(request: Any) -> list[str]:
+    return re.findall(r"<system-reminder>\\n(.*?)\\n</system-reminder>", wire(request))
+
+
+@pytest.mark.rule("SAY-2")
+def test_the_agent_is_nudged_where_much_is_sent_and_spent():
+    host = chat()
+    requests = fill(host, 30)
+    first = next(index for index, request in enumerate(requests) if nudges(request))
+    state = host.state
+    assert 11 <= first <= 14, "60,000 tokens are sent then"
+    said = nudges(requests[first])
+    assert len(said) == 1
+    assert "§2§ Bash, §3§ Bash, §4§ Bash, §5§ Bash" in said[0]
+    assert "now, before you go on" in said[0], "nearly all of it is spent"
+    assert state.nudged is not None
+
+
+@pytest.mark.rule("SAY-2")
+def test_it_is_said_again_only_as_it_grows():
+    host = chat()
+    counts = [len(nudges(request)) for request in fill(host, 30)]
+    fresh = [index for index in range(1, 30) if counts[index] > counts[index - 1]]
+    assert all(b - a >= 5 for a, b in pairwise(fresh)), fresh
+    assert len(fresh) >= 2
+
+
+@pytest.mark.rule("SAY-2")
+def test_marking_starts_anew_and_stays_quiet_until_the_next_rebuild():
+    host = chat()
+    fill(host, 16)
+    host.session.reduce("2-6")
+    before = len(nudges(host.turn()))
+    requests = fill(host, 12, first=16)
+    assert len(nudges(requests[-1])) == before
+    host.session.report_cache_loss("said so")
+    host.turn()
+    requests = fill(host, 3, first=40)
+    assert len(nudges(requests[-1])) > before - 1
+
+
+@pytest.mark.rule("SAY-2", "TAG-4")
+@pytest.mark.parametrize("how", ["no-tool", "small", "protected"])
+def test_nobody_is_nudged_who_can_do_nothing(how: str):
+    options = {"reduce_tool": False} if how == "no-tool" else {}
+    policy = {"protected_tokens": 400_000} if how == "protected" else {}
+    host = chat(**options, policy=policy)
+    requests = fill(host, 30, 1_000 if how == "small" else 5_000)
+    assert not any(nudges(request) for request in requests)
+
+
+@pytest.mark.rule("SAY-3")
+def test_it_is_told_in_a_message_of_its_own_once():
+    host = chat()
+    host.say(assistant("ok"), user("go"))
+    requests = fill(host, 40)
+    told = [request for request in requests if "Before anything else" in wire(request)]
+    assert told
+    assert wire(requests[-1]).count("Before anything else") == 1
+    (said,) = [e for e in events(host.session) if getattr(e, "inserts", ()) and e.inserts[0].kind == "text"]
+    assert said.inserts[0].role == "user"
+
+
+@pytest.mark.rule("SAY-4")
+def test_the_count_that_is_carried_on_is_the_count_made_anew():
+    host = chat()
+    fill(host, 12, 3_000)
+    host.say(assistant("ok"), user([text("see"), text(words(900))]))
+    state: State = host.state
+    carried = (state.tail, state.spent, state.edge)
+    hygiene.measure(state)
+    assert carried == (state.tail, state.spent, state.edge)
