@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .domain import arguments, identity, pairing
 from .domain import events as ev
+from .domain import identity, pairing
 from .domain.arcs import is_reduce
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.history import budgets
@@ -31,7 +31,8 @@ from .projections import head, request
 from .projections import view as views
 from .projections.fold import FORM, load, take
 from .projections.hot import Hot, heat, remember, settle
-from .projections.intake import Intake, Options, Reader, encode, take_in
+from .projections.intake import Intake, Options, Reader, encode
+from .projections.observing import increment, whole
 from .projections.pending import Pending, ahead
 from .projections.wire import CURRENT, wire
 from .storage.protocol import Chunk, Log
@@ -140,7 +141,7 @@ class Core:
         if not raws:
             raise MessageError("the array of messages is empty; there is nothing to send", where="messages")
         with self.lock:
-            return self._pass(lambda hot, at: self._whole(hot, at, raws, system, tools), now, tools, waiting)
+            return self._pass(lambda hot, at: self.observe(hot, at, raws, system, tools), now, tools, waiting)
 
     def advance(
         self,
@@ -155,9 +156,11 @@ class Core:
         changed = [(handle, self.reader.raw(message, f"revised[{i}]")) for i, (handle, message) in enumerate(revised)]
         with self.lock:
             since = len(self.hot().state.path)  # what the host counts its news from, whoever tells them first
-            return self._pass(
-                lambda hot, at: self._increment(hot, at, raws, changed, retracted, since), now, waiting=waiting
-            )
+
+            def news(hot: Hot, at: int) -> Intake:
+                return increment(self.reader, self.options, hot, self.body, at, raws, changed, retracted, since)
+
+            return self._pass(news, now, waiting=waiting)
 
     def command(
         self,
@@ -293,77 +296,9 @@ class Core:
                     return done
         raise Conflict(self.stream, 0, self.hot().state.version)
 
-    def _whole(self, hot: Hot, at: int, raws: list[bytes], system: Any, tools: Any) -> Intake:
-        state = hot.state
-        leading = wire(state.wire).split_system(state.codec, raws)
-        rest = raws[leading:]
-        if not rest:
-            raise MessageError("there is nothing to send but a system message", where="messages")
-        keep = self._same(hot, rest)
-        read = [self.reader.read(state, raw, leading + keep + j) for j, raw in enumerate(rest[keep:])]
-
-        def leading_parts(m: int, j: int) -> int:
-            return _common(self._idents(state, m), read[j].part_idents)
-
-        seen = identity.align(state, keep, [one.message for one in read], leading_parts, at)
-        before = self.text(state.system) if system is None and leading and state.system else b""
-        intake = take_in(self.reader, self.options, state, seen, at, raws[:leading], system, tools, before)
-        for one, raw in zip(read, rest[keep:], strict=True):
-            intake.bodies[one.message.body] = (raw, one)
-        intake.received = (keep, rest)
-        return intake
-
-    def _increment(
-        self,
-        hot: Hot,
-        at: int,
-        raws: list[bytes],
-        changed: list[tuple[Any, bytes]],
-        retracted: Sequence[Any],
-        since: int,
-    ) -> Intake:
-        state = hot.state
-        leading = wire(state.wire).split_system(state.codec, raws) if not state.path else 0
-        bodies = {}
-        revised = []
-        for place, (name, raw) in enumerate(changed):
-            m = arguments.handle(state, name, f"revised[{place}]")
-            one = self.reader.read(state, raw, state.pos[m])
-            bodies[one.message.body] = (raw, one)
-            if one.message.ident != state.node(m).message.ident:
-                revised.append((m, _common(self._idents(state, m), one.part_idents), one.message))
-        gone = [arguments.handle(state, name, f"retracted[{place}]") for place, name in enumerate(retracted)]
-        read = [self.reader.read(state, raw, len(state.path) + j) for j, raw in enumerate(raws[leading:])]
-        for one, raw in zip(read, raws[leading:], strict=True):
-            bodies[one.message.body] = (raw, one)
-        told = state.path[since:]  # by another process meanwhile: what is the same is not said twice
-        ahead = _common([state.node(m).message.ident for m in told], [one.message.ident for one in read])
-        read = read[ahead:]
-        seen = identity.edit(state, revised, gone, [one.message for one in read], at)
-        intake = take_in(self.reader, self.options, state, seen, at, raws[:leading], None, None)
-        intake.bodies = bodies
-        if not intake.seen.keep + len(intake.seen.tail):
-            raise MessageError("nothing would be left to send", where="retracted")
-        return intake
-
-    def _idents(self, state: State, m: int) -> tuple[bytes, ...]:
-        return self.reader.idents(state, self.body(state.node(m).message.body))
-
-    def _same(self, hot: Hot, raws: list[bytes]) -> int:
-        """Return how many leading messages are those of the head's path; a comparison of bytes where nothing moved."""
-        state, received = hot.state, hot.received
-        received.extend([None] * (len(state.path) - len(received)))
-        limit = min(len(raws), len(state.path))
-        if received[:limit] == raws[:limit]:
-            return limit
-        for index in range(limit):
-            if received[index] == raws[index]:
-                continue
-            known = state.node(state.path[index]).message
-            if self.reader.ident(state, raws[index], index) != known.ident:
-                return index
-            received[index] = raws[index]  # the same message in another form: marks moved, a string became a block
-        return limit
+    def observe(self, hot: Hot, at: int, raws: list[bytes], system: Any, tools: Any) -> Intake:
+        """Return what the host's whole array means for the session."""
+        return whole(self.reader, self.options, hot, self.body, self.text, at, raws, system, tools)
 
     def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
         pairing.check_news(state, intake.seen)
@@ -590,12 +525,3 @@ def _critical(outcome: ev.Pass | ev.PassRefused) -> bool:
         return True
     decision = outcome.decision
     return decision is not None and (decision.source in FULL or decision.percent >= EMERGENCY)
-
-
-def _common(old: Sequence[bytes], new: Sequence[bytes]) -> int:
-    same = 0
-    for a, b in zip(old, new, strict=False):
-        if a != b:
-            break
-        same += 1
-    return same

@@ -55,7 +55,7 @@ def _made(
     state = hot.state
     if state.last is None or not raws:
         return None
-    intake = core._whole(hot, at, raws, system, tools)
+    intake = core.observe(hot, at, raws, system, tools)
     seen = intake.seen
     whole = state.base == state.last.number and state.base_keep == state.base_len == len(state.path) == seen.keep
     regions = (state.base_system, state.base_tools) == (state.system, state.tools)
