@@ -145,6 +145,12 @@ FIRST: dict[str, list[Any]] = {
         },
         {"role": "tool", "tool_call_id": "t0", "content": "out"},
     ],
+    "openai-responses": [
+        user("start"),
+        {"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "QQ=="},
+        {"type": "function_call", "id": "fc_0", "call_id": "t0", "name": "x", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "t0", "output": "out"},
+    ],
     "pi": [
         {"role": "user", "content": "start", "timestamp": 1},
         {"role": "assistant", "content": [], "timestamp": 2},
@@ -189,7 +195,7 @@ def perform(
 @pytest.mark.slow
 @pytest.mark.rule("API-9", "PROP-11")
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.sampled_from(["anthropic", "openai-chat", "pi"]), OPS)
+@given(st.sampled_from(["anthropic", "openai-chat", "pi", "openai-responses"]), OPS)
 def test_anything_at_all_is_an_error_of_ours_or_works(codec: str, ops: list[tuple[Any, ...]]):
     engine = foldlog.Engine.open("memory:", summarizer=None)
     session = engine.session("fuzz", codec=codec, context_limit=200_000)

@@ -53,6 +53,36 @@ parts = st.one_of(
 )
 
 
+def _item(kind: str, held: Any) -> dict[str, Any]:
+    names = {"id": "i", "call_id": "c", "approval_request_id": "c", "name": "n"}
+    return {"type": kind, **names, "output": held, "tools": held, "reason": held}
+
+
+items = st.one_of(
+    st.builds(
+        _item,
+        st.sampled_from(["function_call_output", "custom_tool_call_output", "apply_patch_call_output"]),
+        st.one_of(st.none(), scraps, st.lists(st.one_of(texts, st.just({"type": "input_image"})), max_size=3)),
+    ),
+    st.builds(
+        _item,
+        st.sampled_from(
+            ["shell_call_output", "computer_call_output", "tool_search_output", "mcp_approval_response", "odd"]
+        ),
+        st.one_of(outputs, st.just({"type": "computer_screenshot"}), st.just([{"stdout": "a"}, 7])),
+    ),
+    st.builds(
+        lambda kind, given: {**_item(kind, None), "arguments": given, "input": given, "action": given},
+        st.sampled_from(["function_call", "custom_tool_call", "shell_call", "computer_call", "mcp_approval_request"]),
+        st.one_of(st.none(), scraps, st.just({"a": [1]})),
+    ),
+    st.builds(
+        lambda said: {"type": "reasoning", "summary": [{"text": said}], "encrypted_content": said, "content": None},
+        scraps,
+    ),
+)
+
+
 @st.composite
 def messages(draw: st.DrawFn) -> tuple[str, bytes]:
     codec = draw(st.sampled_from(v1.CODECS))
@@ -70,6 +100,8 @@ def messages(draw: st.DrawFn) -> tuple[str, bytes]:
             value = {"role": "assistant", "reasoning_content": draw(scraps), "content": content, "tool_calls": calls}
     elif codec == "pi" and draw(st.booleans()):
         value = {"role": "toolResult", "toolCallId": "c", "toolName": "n", "content": draw(outputs), "isError": False}
+    if codec == "openai-responses" and draw(st.booleans()):
+        value = draw(items)
     if codec == "opencode":
         value = {"info": {"role": value["role"], "id": "m"}, "parts": draw(st.lists(parts, max_size=5))}
     return codec, json.dumps(value, indent=draw(st.sampled_from([None, 1]))).encode()
