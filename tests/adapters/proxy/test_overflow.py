@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import foldlog
+from foldlog.adapters.config import Config
+from foldlog.adapters.models.windows import Limits
 from foldlog.domain import events as ev
-from support.proxy import Provider, Proxy, error, events, failed, streamed, user
+from support.proxy import Provider, Proxy, error, events, failed, serving, streamed, user
 
 TOO_LONG = error("invalid_request_error", "prompt is too long: 208380 tokens > 200000 maximum")
 
@@ -77,6 +80,22 @@ def test_a_rate_limit_is_no_overflow(provider: Provider, proxy: Proxy) -> None:
     assert proxy.ask(history(60)).status_code == 429
     assert len(provider.seen) == 1
     assert not told(proxy, ev.OverflowReported)
+
+
+def test_what_the_engine_refuses_is_said_in_the_providers_shape(provider: Provider, config: Config) -> None:
+    """PROXY-63."""
+    small = config.model_copy(update={"models": {"claude-*": Limits(context=20_000)}})
+    with serving(small, lambda: foldlog.Engine.open("memory:", summarizer=None)) as proxy:
+        answer = proxy.ask([user(" ".join(f"word {n * 7919 % 1000}" for n in range(20_000)))])
+        assert answer.status_code == 400
+        said = answer.json()["error"]
+        assert said["type"] == "invalid_request_error"
+        assert "longer than the model's window" in said["message"]
+        assert "UNMANAGED_OVER_WINDOW" in said["message"]
+        assert answer.headers["x-should-retry"] == "false"
+        assert [event.code for event in told(proxy, ev.PassRefused)] == ["UNMANAGED_OVER_WINDOW"]
+        assert proxy.moments()[-1]["note"] == "UNMANAGED_OVER_WINDOW"
+    assert not provider.seen
 
 
 def event(kind: str, **more: Any) -> bytes:
