@@ -199,5 +199,5 @@ def _tell(one: Exchange, outcome: Outcome) -> asyncio.Future[None]:
     one.told = True
     if outcome.usage is not None:
         one.ready.managed.answered(outcome.usage, one.ready.admitted.body)
-        one.door.pending.saw(one.ready.key, one.ready.session, outcome.usage.calls)
+        one.door.pending.saw(one.ready.key, outcome.usage.calls)
     return reporting.begin(one.door, one.ready, one.caller, outcome)

@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Route
 
 from ... import __version__
 from ...domain.errors import FoldlogError, InputError
-from ...domain.streams import session_stream
 from ..mcp.tools import perform
 from . import guard, refuse
 from .door import Door
@@ -75,14 +74,14 @@ async def _tool(door: Door, request: Request) -> Response:
         given = msgspec.json.decode(body) if len(body) <= LARGEST else None
         if not isinstance(given, dict) or not isinstance(given.get("arguments", {}), dict):
             raise InputError("a call is an object with an object of arguments", where="body")
-        session, command = await door.pending.find(name, given)
-        text = await door.run(lambda: perform(name, session, given.get("arguments", {}), command))
+        key, command = await door.pending.find(name, given)
+        sessions = await door.sessions()
+        text = await door.run(lambda: perform(name, sessions.reach(key), given.get("arguments", {}), command))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _said("INVALID_INPUT", "the body is no JSON", 400)
     except FoldlogError as error:
         return _said(error.code, str(error), 503 if error.recoverable else 400)
-    core = session.core
-    return _json({"text": text, "session": session_stream(core.options.harness, session.id).removeprefix("session/")})
+    return _json({"text": text, "session": key})
 
 
 def _json(value: Any) -> Response:

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from ...api import Session
 from ...domain.errors import InputError, UnknownSession
 
 TOOLS = ("ctx_reduce", "ctx_expand")
@@ -20,11 +19,10 @@ PATIENCE = 2.0
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call. ``name`` is without its MCP prefix; ``arguments``: None where the answer's were not read."""
+    """One call. ``name``: without MCP prefix; ``key``: its session, ``harness/id``; ``arguments``: None = not read."""
 
     id: str
     name: str
-    session: Session
     key: str
     arguments: Any = None
 
@@ -41,16 +39,16 @@ class Pending:
         self.patience = PATIENCE
         self._calls: OrderedDict[str, Call] = OrderedDict()
         self._open: set[str] = set()
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, None] = OrderedDict()
         self._news = asyncio.Event()
 
-    def saw(self, key: str, session: Session, calls: Iterable[tuple[Any, ...]]) -> None:
+    def saw(self, key: str, calls: Iterable[tuple[Any, ...]]) -> None:
         """Take in the calls of an answer: (id, name) or (id, name, arguments) each."""
         for call in calls:
             name = own(call[1])
             if not name or not call[0] or call[0] in self._calls:
                 continue
-            self._calls[call[0]] = Call(call[0], name, session, key, call[2] if len(call) > 2 else None)
+            self._calls[call[0]] = Call(call[0], name, key, call[2] if len(call) > 2 else None)
             self._open.add(call[0])
             while len(self._calls) > KEPT:
                 gone, _ = self._calls.popitem(last=False)
@@ -58,16 +56,16 @@ class Pending:
             self._news.set()
             self._news = asyncio.Event()
 
-    def next(self, key: str, session: Session) -> None:
+    def next(self, key: str) -> None:
         """Say that the session asked again: whatever it called before has its result."""
-        self._sessions[key] = session
+        self._sessions[key] = None
         self._sessions.move_to_end(key)
         while len(self._sessions) > KEPT:
             self._sessions.popitem(last=False)
         self._open -= {id for id in self._open if self._calls[id].key == key}
 
-    async def find(self, name: str, given: Mapping[str, Any]) -> tuple[Session, str]:
-        """Return the session a call belongs to and its command id, waiting a moment for a call not seen yet.
+    async def find(self, name: str, given: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the name of a call's session and its command id, waiting a moment for a call not seen yet.
 
         Raises ``UnknownSession`` where no call fits, or several do.
         """
@@ -86,14 +84,14 @@ class Pending:
             except TimeoutError:
                 until = 0.0
 
-    def _find(self, name: str, given: Mapping[str, Any]) -> tuple[Session, str]:
+    def _find(self, name: str, given: Mapping[str, Any]) -> tuple[str, str]:
         id = _text(given, "tool_use_id")
         if id:
             known = self._calls.get(id)
             if known is not None:
                 if known.name != name:
                     raise InputError(f"that call is one of {known.name}", value=id, where="tool_use_id")
-                return known.session, id
+                return known.key, id
         wanted = _text(given, "session")
         fitting = [self._calls[one] for one in self._open if self._calls[one].name == name]
         if wanted:
@@ -105,14 +103,14 @@ class Pending:
                     where="session",
                 )
             mine = [call for call in fitting if call.key == named[0]]
-            return self._sessions[named[0]], id or (mine[0].id if len(mine) == 1 else "")
+            return named[0], id or (mine[0].id if len(mine) == 1 else "")
         arguments = given.get("arguments")
         equal = [call for call in fitting if call.arguments is not None and call.arguments == arguments]
         unread = [call for call in fitting if call.arguments is None]
         candidates = equal if equal and not unread else fitting
         sessions = {call.key for call in candidates}
         if len(sessions) == 1 and not id:
-            return candidates[0].session, candidates[0].id if len(candidates) == 1 else ""
+            return candidates[0].key, candidates[0].id if len(candidates) == 1 else ""
         if not candidates or id:
             raise UnknownSession(
                 "no session of this proxy has such a call open; name the session", value=id or name, where="tool_use_id"

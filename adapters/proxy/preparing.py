@@ -83,7 +83,7 @@ async def prepare(door: Door, sessions: Sessions, admitted: Admitted, managed: M
             if again is None:
                 raise
             ready = again
-    door.pending.next(ready.key, ready.session)
+    door.pending.next(ready.key)
     return ready
 
 

@@ -10,6 +10,7 @@ import msgspec
 from ... import api
 from ...domain.errors import InputError, LawBroken
 from ...domain.streams import session_stream
+from ...projections.fold import load
 from . import prefixes
 from .body import Body, behind, common, take, unchanged
 from .outgoing import Outgoing
@@ -234,6 +235,19 @@ class Sessions:
             where="previous_response_id",
             code="previous_response_not_found",
         )
+
+    def reach(self, name: str) -> api.Session:
+        """Return the session ``harness/id`` for a command, from memory or as it was left. Raises ``UnknownSession``."""
+        with self._lock:
+            known = next((one.session for one in self._known.values() if one.name == name and one.session), None)
+        if known is not None:
+            return known
+        state = load(self._engine.log, self._engine.find(name)).state
+        session = self._engine.session(
+            state.session, state.harness, codec=state.codec, mode=state.mode, reduce_tool=state.reduce
+        )
+        self._engine.release(state.session, state.harness)  # for this one call; memory is for sessions in use
+        return session
 
     def _session(self, managed: Managed, body: Body) -> api.Session:
         model = small(body, "model")

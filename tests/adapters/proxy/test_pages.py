@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
+import weakref
 from typing import Any
 
 import httpx
@@ -196,3 +198,22 @@ def test_a_pass_that_waits_for_a_summary_says_so(
     first, second = proxy.moments()
     assert (first["level"], first["session"], first["note"]) == ("waiting", "claude-code/s1", "waiting for a summary")
     assert second["level"] == "hard"
+
+
+def test_a_session_that_was_put_away_is_reached_too(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-46, PROXY-48: what waits for a tool holds no session in memory."""
+    provider.script = [said(calls=(call("toolu_1", drop="1"),))]
+    proxy.ask(ONE)
+    proxy.settle()
+    registry = proxy.door.gate.ready
+    (core,) = [weakref.ref(one.session.core) for one in registry.all()]
+    registry._limit = 0
+    proxy.ask(ONE, session="s2")
+    proxy.settle()
+    assert not registry.all()
+    assert not proxy.door.gate._engine._cores
+    gc.collect()
+    assert core() is None
+    assert tool(proxy, arguments={"drop": "1"}, tool_use_id="toolu_1").status_code == 200
+    assert drops(proxy)[0].cmd == "toolu_1"
+    assert not proxy.door.gate._engine._cores
