@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         UnknownSession,
         UnknownTag,
     )
+    from .domain.overflow import Explained
     from .domain.policy import Policy
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ __all__ = [
     "Conflict",
     "Delta",
     "Engine",
+    "Explained",
     "FoldlogError",
     "InputError",
     "LawBroken",
@@ -66,6 +68,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"foldlog has no attribute {name!r}")
     if name in _API:
         from . import api as home
+    elif name == "Explained":
+        from .domain import overflow as home  # type: ignore[no-redef]  # one name for whichever module holds it
     elif name == "Policy":
         from .domain import policy as home  # type: ignore[no-redef]  # one name for whichever module holds it
     else:

@@ -23,8 +23,9 @@ from ..domain import items
 from ..domain.coverage import history
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
+from ..domain.measured import RETRIED
 from ..domain.passes.schedule import Pressure, gauge, idle
-from ..domain.session import RETRIED, STALE
+from ..domain.session import STALE
 from ..domain.state import State
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay

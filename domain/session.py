@@ -9,18 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import events as ev
-from . import items, served
+from . import items, measured, served
 from .arcs import maker
 from .errors import LawBroken
 from .paths import request_of, rest_of, road
 from .ranges import ranges
-from .state import Node, Overflow, Run, State, Usage, key
+from .state import Node, Run, State, key
 from .transcript import Call, Message, Result
-from .window import LEARNT
 
 COMMANDS_KEPT = 1000
-RETRIED = 6
-"""After so many failures in a row no summary is tried at 95% either, until an overflow or a flush asks for one more."""
 UNBOUND = "unbound"
 """How a request ended whose signed reasoning the provider took for that of another conversation (4.6)."""
 STALE = "stale"
@@ -70,7 +67,9 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     state.harness, state.session = event.harness, event.session
     state.usage, state.learnt, state.overflow, state.lost = None, None, None, ""
     state.accepted = 0
-    state.ratios, state.counted, state.unmanaged, state.reopened, state.held = {}, {}, False, False, 0
+    state.ratios, state.counted, state.reopened, state.held = {}, {}, False, 0
+    # to its provider the child is new: what nothing has made smaller yet is looked at like a first pass (T50)
+    state.unmanaged = not state.compartments and all(tag.status == "active" for tag in state.tags)
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
     state.drained, state.unbound, state.withheld = None, False, 0
     keep = state.pos[event.head] + 1 if event.head else 0
@@ -227,28 +226,6 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
         state.path.append(m)
 
 
-def _usage(state: State, event: ev.UsageReported) -> None:
-    parts = [n for n in (event.input, event.cache_read, event.cache_write) if n > 0]
-    ours = state.counted.get(event.number)
-    if ours is None:
-        return  # of a side request, of another model, or long past: nothing of it is the head's
-    state.response_now = max(state.response_now, event.now)
-    if not parts:
-        return
-    total = sum(parts)
-    state.accepted = max(state.accepted, total) if total in LEARNT else state.accepted
-    if state.learnt and state.learnt[0] == state.model and total > state.learnt[1]:
-        state.learnt = None  # an accepted call contradicts the limit
-    if ours:
-        state.ratios[state.model] = min(max(total * 1000 // ours, 300), 5000)
-    if state.overflow and event.number > state.overflow.number:
-        state.overflow = None
-    if event.number >= state.rebuilt and (state.usage is None or event.number >= state.usage.number):
-        state.usage = Usage(total, event.number)
-    if state.last is not None and event.number == state.last.number:
-        state.reopened = False
-
-
 def _outcome(state: State, event: ev.RequestOutcome) -> None:
     if event.outcome == UNBOUND and event.number in state.counted:
         state.unbound = True
@@ -258,27 +235,6 @@ def _outcome(state: State, event: ev.RequestOutcome) -> None:
         state.reopened = True
     if event.number == state.flushed_by:
         state.flush = True
-
-
-def _overflow(state: State, event: ev.OverflowReported) -> None:
-    tokens = state.counted.get(event.number)
-    if tokens is None:
-        return  # of a side request, or of another model
-    taken = event.input or event.used
-    if taken and tokens:
-        state.ratios[event.model] = min(max(taken * 1000 // tokens, 300), 5000)
-    if event.model != state.model:
-        return  # a router chose another model: nothing of it is this one's (OV-12)
-    learnt = event.limit in LEARNT and event.limit > state.accepted
-    if learnt:
-        state.learnt, state.bounds = (event.model, event.limit), event.bounds
-    if event.kind == "output_driven" or (state.usage is not None and state.usage.number > event.number):
-        return  # the input fits; or a later request was answered meanwhile
-    before = state.overflow
-    tries = 1 if before is None else before.tries + (event.number > before.number)
-    limit = event.limit if learnt else 0
-    state.overflow = Overflow(event.number, limit, taken, tokens, event.output, tries)
-    state.failures = min(state.failures, RETRIED - 1)  # a provider's word is worth one more try of the summariser
 
 
 def _cache_lost(state: State, event: ev.CacheLossReported) -> None:
@@ -325,7 +281,7 @@ def _span(state: State, made: Sequence[ev.Compartment]) -> None:
 
 def _flush(state: State, event: ev.FlushRequested) -> None:
     state.flush = True
-    state.failures = min(state.failures, RETRIED - 1)
+    state.failures = min(state.failures, measured.RETRIED - 1)
 
 
 def _nothing(state: State, event: Any) -> None:
@@ -342,9 +298,9 @@ _HANDLERS: dict[type, Any] = {
     ev.MessagesObserved: _observed,
     ev.PartsRevised: _revised,
     ev.HeadMoved: _moved,
-    ev.UsageReported: _usage,
+    ev.UsageReported: measured.usage,
     ev.RequestOutcome: _outcome,
-    ev.OverflowReported: _overflow,
+    ev.OverflowReported: measured.overflow,
     ev.CacheLossReported: _cache_lost,
     ev.HostCompacted: _compacted,
     ev.SessionClosed: _nothing,

@@ -1,7 +1,7 @@
 """When a decided request must not be sent (``transform.md`` 7.3, 7.4, as ruled).
 
 A healthy pass is never refused for a local estimate alone: only a provider's own refusal, a first pass that nothing has
-ever managed, or one at 95% that waited for its summary in vain, is.
+ever managed, one at 95% that waited for its summary in vain, or protected results that cannot fit by themselves, is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import events as ev
 from ..state import Overflow, State
-from . import recovery
+from . import protection, recovery
 from .schedule import Pressure, calibrated
 
 if TYPE_CHECKING:
@@ -41,9 +41,29 @@ def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.P
             f"the session is full (about {tokens:,} of {gauge.limit:,} tokens) and the summary that makes room is not "
             "ready yet. Nothing was sent. Send the message again in a moment."
         )
+    elif over and _complete(state, given) and (kept := _kept(state, given)) > gauge.limit:
+        code = "PROTECTED_OVER_LIMIT"
+        message = (
+            f"the results of protected tools alone take about {kept:,} of {gauge.limit:,} tokens: the request cannot "
+            "fit. Nothing was sent. Mark some of them with ctx_reduce, or protect fewer (protected_tools)."
+        )
     else:
         return None
     return ev.PassRefused(given.at, "", state.passes + 1, given.now, code, message, tokens, gauge.limit)
+
+
+def _complete(state: State, given: Given) -> bool:
+    """Whether our count is good enough to refuse by: all of the request is known, and the provider has counted one."""
+    return bool(given.system and given.tools and given.model in state.ratios)
+
+
+def _kept(state: State, given: Given) -> int:
+    """Return what the results no lane takes out by itself cost, in the provider's count."""
+    begin = state.start()
+    spared = protection.spared(state, frozenset(), dict(given.settings.spared))
+    tags = (state.tags[number - 1] for number in spared)
+    held = sum(tag.tokens for tag in tags if tag.status == "active" and state.pos.get(tag.m, -1) >= begin)
+    return calibrated(state, given.model, held)
 
 
 def _full(state: State, overflow: Overflow, tokens: int, limit: int) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 import foldlog
 from foldlog.domain import events as ev
-from support.talk import Chat, assistant, differences, events, fingerprint, use, user, words
+from support.talk import Chat, assistant, call, differences, events, fingerprint, result, use, user, words
 
 
 def long(messages: int, tokens: int = 700) -> list[dict[str, object]]:
@@ -174,3 +174,22 @@ def test_one_step_over_a_small_window_is_not_refused_by_an_estimate():
     request = chat.tool("big", words(11_000))
     assert request.level == "soft+"
     assert request.usage_estimate < 40_000
+
+
+@pytest.mark.rule("REFUSE-7")
+@pytest.mark.parametrize(("kept", "code"), [(6, "PROTECTED_OVER_LIMIT"), (2, "")])
+def test_protected_results_that_cannot_fit_by_themselves_are_refused(kept: int, code: str):
+    """7.3: the one refusal of a healthy pass."""
+    chat = Chat(context_limit=20_000, reduce_tool=False, policy={"protected_tools": {"read_all": kept}})
+    chat.given = {"system": "be brief", "tools": [{"name": "read_all", "input_schema": {"type": "object"}}]}
+    use(chat.say(user("start " + words(1_000))), 1_010)
+    for number in range(6):
+        chat.tool(f"t{number}", words(3_800), name="read_all")
+    chat.messages += [assistant([call("t6", "read_all")]), user([result("t6", words(3_800))])]
+    if code:
+        assert "protected_tools" in refused(chat, code).message
+        assert chat.state.overflow is None
+        chat.given = {"system": "", "tools": []}
+        assert chat.again().level == "hard", "what a host keeps to itself is not known: nothing is refused by that"
+    else:
+        assert chat.again().level in ("defer", "soft+")

@@ -234,11 +234,29 @@ def test_an_estimate_never_refuses():
 
 @pytest.mark.rule("REFUSE-5")
 def test_usage_above_the_window_of_an_accepted_call_never_refuses():
-    """TC-01, TC-03: impossible shares from an accepted call."""
+    """TC-01: impossible shares from an accepted call."""
     chat = Chat()
-    use(chat.say(user("start")), 25_000_000)
+    use(chat.say(user("start")), 404_000)
     assert chat.turn().level == "defer"
-    assert chat.session.status().usage_percent == 1_250_000
+    assert chat.session.status().usage_percent == 20_200
+
+
+@pytest.mark.rule("WINDOW-14")
+@pytest.mark.parametrize(
+    ("limit", "count", "believed"), [(1_000_000, 25_000_000, False), (200_000, 404_000, True), (None, 9_000_000, True)]
+)
+def test_a_count_of_something_else_is_not_believed(limit: int | None, count: int, believed: bool):
+    """TC-03: many times the window of an accepted call and many times our own count; the own estimate is used."""
+    chat = Chat(context_limit=limit)
+    request = chat.say(user("start " + words(2_000)))
+    use(request, count)
+    status = chat.session.status()
+    assert status.usage_source == ("provider" if believed else "estimated")
+    if not believed:
+        assert status.usage_tokens < 10_000
+        assert chat.state.ratios == {}
+        assert chat.state.accepted == 0
+        assert chat.turn().level == "defer"
 
 
 @pytest.mark.rule("WINDOW-13")

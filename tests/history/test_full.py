@@ -9,7 +9,7 @@ import pytest
 import foldlog
 from foldlog.adapters.models.summarizers.port import failure
 from foldlog.domain import events as ev
-from foldlog.domain.session import RETRIED
+from foldlog.domain.measured import RETRIED
 from support.past import WINDOW, Hanging, Scripted, opened, running, talk
 from support.talk import Chat, assistant, differences, events, use, user, words
 

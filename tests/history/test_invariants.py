@@ -221,7 +221,7 @@ def test_every_message_is_in_one_compartment_or_in_the_tail(codec):
     trace = generate(3, 120, codec=codec)
     clock = Clock()
     engine = opened("memory:", Extractive(tokenizer()), clock=clock)
-    host = Chat(engine, codec=codec, model=trace.model, context_limit=30_000)
+    host = Chat(engine, codec=codec, model=trace.model, context_limit=30_000, lanes=True)
     cuts = set()
     for step in trace.steps:
         host.messages += step.messages
