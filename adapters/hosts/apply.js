@@ -35,7 +35,14 @@ import * as pi from "./pi/messages.js";
  * @property {Entry[]} fresh     the entries the last edits brought
  * @property {Step[]} steps      where the last digest stood behind each message, so that the next goes on from there
  *
- * @typedef {{ id: string, print: string, entry: Entry | undefined, units: Unit[] | undefined, digest: Buffer }} Step
+ * @typedef {object} Step
+ * @property {string} id
+ * @property {string} print
+ * @property {Entry | undefined} entry
+ * @property {Unit[] | undefined} units
+ * @property {Buffer} digest
+ * @property {any} own     what the message became
+ * @property {boolean} plain whether that is the host's own object
  *
  * @typedef {object} Applied
  * @property {any[]} messages
@@ -51,6 +58,8 @@ import * as pi from "./pi/messages.js";
  * @property {(arc: { id: string, name: string, input: any, output: string }) => any[]} arcMessages
  */
 const CODECS = /** @type {Record<string, Codec>} */ ({ opencode, pi });
+/** So many names are looked for one by one; for more a set of all is made. */
+const FEW = 8;
 const NOTHING = /** @type {Entry} */ ({ id: "" });
 
 /** Edits that do not lie on the view that is held: the whole one has to be asked for. */
@@ -112,9 +121,9 @@ export function apply(view, messages, ids, prints = []) {
   const { codec } = view;
   const begin = view.cut === null ? 0 : ids.indexOf(view.cut) + 1;
   const missing = view.cut !== null && !begin ? [view.cut] : [];
-  const there = new Set(ids);
-  missing.push(...view.fresh.map((entry) => entry.id).filter((id) => !there.has(id)));
-  missing.push(...[...view.inserts.keys()].filter((id) => !there.has(id)));
+  const named = [...view.fresh.map((entry) => entry.id), ...view.inserts.keys()];
+  const there = named.length > FEW ? new Set(ids) : undefined;
+  missing.push(...named.filter((id) => !(there ? there.has(id) : ids.lastIndexOf(id) >= 0)));
   const made = (view.head ?? []).map((text) => CODECS[codec].textMessage("user", text));
   let digest = made.reduce((so, message) => link(codec, message, so), view.prefix);
   /** @type {Step[]} */
@@ -124,14 +133,17 @@ export function apply(view, messages, ids, prints = []) {
     const id = ids[i];
     const entry = view.entries.get(id);
     const units = view.inserts.get(id);
-    const own = CODECS[codec].render(messages[i], entry ?? NOTHING);
+    const before = view.steps[steps.length];
+    const known = before?.id === id && before.print === prints[i] && before.entry === entry && !before.units === !units;
+    // Pi and OMP copy what they are given: what a message became can be given again, as long as it has not changed
+    const reused = known && codec === "pi" && prints.length === messages.length;
+    const own = reused ? (before.plain ? messages[i] : before.own) : CODECS[codec].render(messages[i], entry ?? NOTHING);
     const now = [...(own === undefined ? [] : [own]), ...(units ?? []).flatMap((unit) => unitMessages(codec, unit))];
     made.push(...now);
-    const before = view.steps[steps.length];
-    same = same && before?.id === id && before.print === prints[i] && before.entry === entry && !before.units === !units;
+    same = same && known;
     digest = same && !units ? before.digest : now.reduce((so, message) => link(codec, message, so), digest);
     same = same && !units;
-    steps.push({ id, print: prints[i] ?? "", entry, units, digest });
+    steps.push({ id, print: prints[i] ?? "", entry, units, digest, own, plain: own === messages[i] });
   }
   view.steps = steps;
   return { messages: made, digest: digest.toString("hex"), missing };

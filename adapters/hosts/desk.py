@@ -6,6 +6,7 @@ Everything here may block; the process calls it in worker threads, one call a se
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -22,11 +23,13 @@ from ..config import Config, policy
 from ..mcp import tools
 from . import arrays, rpc, shapes
 from .edits import edits
-from .held import Held, Key, Row, Shelf
+from .held import Held, Key, Shelf
 from .opened import Opened, remedy
 from .summarizing import Relay
 
 PROTOCOL = 1
+BUSY_PAUSES = (0.2, 0.5, 1.0)
+"""Seconds before a pass is tried again that found the store busy; it waits for the lock itself, too."""
 SPARE = 85
 """Per cent of the window up to which a request may grow while the process does not answer."""
 CHARACTERS = 2
@@ -83,27 +86,28 @@ class Desk:
         held = self._held(key, given.base)
         codec = given.codec or CODECS.get(caller.host, "")
 
-        def row(item: Any) -> Row:
-            return item.id, named(bytes(item.message), item.id, codec)
+        def raw(item: Any) -> bytes:
+            return named(bytes(item.message), item.id, codec)
 
-        rows = arrays.taken(held.rows if held is not None else [], given.order, given.count, row)
+        ids = arrays.taken(held.ids if held is not None else [], given.order, given.count, lambda item: item.id)
+        raws = arrays.taken(held.raws if held is not None else [], given.order, given.count, raw)
         try:
-            request = session.prepare(
-                [raw for _, raw in rows], system=given.system, tools=given.tools, waiting=caller.waiting
+            request = _patiently(
+                lambda: session.prepare(raws, system=given.system, tools=given.tools, waiting=caller.waiting)
             )
         except FoldlogError:
             self._forget(key)  # whatever the plugin makes of it, it tells everything next time
             raise
         with self._lock:
             version = self._shelf.name()
-            self._shelf.put(key, Held(session, version, rows, request))
+            self._shelf.put(key, Held(session, version, ids, raws, request))
         return {
             "version": version,
             "level": request.level,
             "reasons": request.reasons,
             "estimate": request.usage_estimate,
             "spare": spare(session),
-            "edits": edits(request, given.held, [name for name, _ in rows]),
+            "edits": edits(request, given.held, ids),
         }
 
     # ------------------------------------------------------------------- reports
@@ -241,6 +245,16 @@ class Desk:
         if held is not None and held.request is not None and held.request.pass_number == number:
             return held.request
         return self._session(caller, id_).reopen(number)
+
+
+def _patiently(prepare: Callable[[], Request]) -> Request:
+    """Return a request; where another process holds the store's lock it is tried again a few times."""
+    for pause in BUSY_PAUSES:
+        try:
+            return prepare()
+        except StoreBusy:
+            time.sleep(pause)
+    return prepare()
 
 
 def problem(error: FoldlogError, config: Config) -> rpc.Problem:

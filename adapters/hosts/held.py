@@ -12,18 +12,17 @@ import msgspec
 from ...api import Session
 from ...request import Request
 
-Row = tuple[str, bytes]
-"""The host's id of a message, and its JSON."""
 Key = tuple[str, str]
 """Harness and the host's id of the session."""
 
 
 class Held(msgspec.Struct):
-    """One session at hand. ``version`` names the list of messages in ``rows``; ``request`` the last one made."""
+    """One session at hand. ``version`` names the list in ``ids`` and ``raws``; ``request`` the last one made."""
 
     session: Session
     version: str
-    rows: list[Row]
+    ids: list[str]
+    raws: list[bytes]
     request: Request
     size: int = 0
 
@@ -51,7 +50,7 @@ class Shelf:
         before = self._held.pop(key, None)
         if before is not None:
             self.size -= before.size
-        held.size = sum(len(raw) for _, raw in held.rows)
+        held.size = sum(map(len, held.raws))
         self._held[key] = held
         self.size += held.size
         while self.size > self.limit and len(self._held) > 1:

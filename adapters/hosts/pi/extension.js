@@ -351,11 +351,18 @@ export function identified(messages) {
   });
 }
 
+/** A message as it is told; `details` are the host's own, for its screen. @param {any} message */
+function text(message) {
+  if (!("details" in message)) return JSON.stringify(message);
+  const { details: _, ...rest } = message;
+  return JSON.stringify(rest);
+}
+
 /** @param {any[]} messages @returns {import("../conversation.js").Told} */
 export function told(messages) {
   return {
     ids: identified(messages),
-    texts: messages.map(({ details: _, ...message }) => JSON.stringify(message)), // details are the host's own, for its screen
+    texts: messages.map(text),
   };
 }
 

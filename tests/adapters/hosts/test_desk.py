@@ -7,7 +7,8 @@ import json
 import pytest
 
 from foldlog import Engine
-from foldlog.adapters.hosts import arrays, rpc
+from foldlog.adapters.hosts import arrays, desk, rpc
+from foldlog.domain.errors import StoreBusy
 from support.linked import Plugin, step, user
 
 
@@ -179,3 +180,27 @@ def test_lists_are_told_by_stretches_and_what_is_new():
     for order, count in ([(0, 5)], 5), ([(3, 2)], 0), ([(-1, 2)], 3), ([(0, 2)], 3):
         with pytest.raises(rpc.Problem):
             arrays.taken("abcd", order, count, str)
+
+
+@pytest.mark.rule("LINK-6")
+def test_a_busy_store_is_tried_again_and_then_the_last_view_may_serve(start, connect, monkeypatch):
+    monkeypatch.setattr(desk, "BUSY_PAUSES", (0.0, 0.0))
+    running = start()
+    plugin = Plugin(running, connect(running.run))
+    plugin.take(talk(1))
+    session = running.desk.store.engine().session("s", harness="pi")
+    append, times = session.core.log.append, []
+
+    def busy(*given):
+        times.append(1)
+        if len(times) in {1, 2, 4, 5, 6}:
+            raise StoreBusy("another process holds the store's write lock")
+        return append(*given)
+
+    monkeypatch.setattr(session.core.log, "append", busy)
+    assert plugin.take(talk(2))["level"] == "defer"
+    data = plugin.client.ask("pass", **{**plugin.asked, "base": "", "order": [{"message": user("x", 1)}], "count": 1})
+    assert data["error"]["data"] == {
+        "code": "STORAGE_BUSY", "recoverable": True, "last_good": True, "unmanaged": False,
+    }  # fmt: skip
+    assert len(times) == 6
