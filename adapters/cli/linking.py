@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from ...api import Engine
@@ -21,6 +22,7 @@ from ..hosts import place
 from ..hosts.summarizing import Relay, ThroughHost
 from ..models.summarizers import Extractive
 from ..models.tokens import tokenizer
+from .logs import log_file
 from .terminal import emit, say
 
 PATIENCE = 10.0
@@ -48,10 +50,12 @@ def link(
 
         os.umask(0o077)
         desk = Desk(config, lambda relay: _engine(config, relay))
-        try:
-            asyncio.run(serve(desk, config, _ready, tcp=tcp))
-        finally:
-            desk.close()
+        with log_file("link") as file:
+            structlog.configure(logger_factory=structlog.WriteLoggerFactory(file))
+            try:
+                asyncio.run(serve(desk, config, _ready, tcp=tcp))
+            finally:
+                desk.close()
 
 
 def _engine(config: Config, relay: Relay) -> Engine:

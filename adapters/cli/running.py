@@ -9,9 +9,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
-import platformdirs
 import typer
 
 from ... import __version__
@@ -23,11 +22,10 @@ from ..config import Config
 from . import options
 from .edits import recorded
 from .live import Totals, follow, health
+from .logs import log_file
 from .terminal import warn
 from .wrapping import PLUGIN_HOSTS, host_of, upstreams_of, wrap
 
-LONGEST_LOG = 4 * 1024 * 1024
-"""Bytes of the log after which it is put aside."""
 SETTLING = 10.0
 """Seconds in which, after the command has ended, what is still being written down may finish."""
 QUIET = 0.3
@@ -150,25 +148,10 @@ def _own_proxy(
             raise
         listening = server.listen(config.host, 0)
     app = make_app(config, lambda: Engine.open(config.db, made), token=token, observing=observing)
-    with _log() as file:
+    with log_file("proxy") as file:
         structlog.configure(logger_factory=structlog.WriteLoggerFactory(file))
         with server.beside(app, listening, token, int(SETTLING)) as run:
             yield run, lambda: summary(app.state.door.tallies.values())
-
-
-@contextlib.contextmanager
-def _log() -> Iterator[TextIO]:
-    """Give the file the proxy's own log goes to: the terminal is the command's."""
-    path = platformdirs.user_log_path("foldlog") / "proxy.log"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > LONGEST_LOG:
-            path.replace(path.with_suffix(".log.1"))
-        handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-    except OSError:
-        handle = os.open(os.devnull, os.O_WRONLY)
-    with os.fdopen(handle, "a", encoding="utf-8", buffering=1) as file:
-        yield file
 
 
 class Counting:

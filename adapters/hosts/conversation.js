@@ -70,12 +70,12 @@ export class Conversation {
       try {
         const view = take(this.view, answer.edits);
         const done = apply(view, messages, told.ids, told.texts);
+        void this.client.tell("ack", { session: this.session, number: view.number, digest: done.digest, missing: done.missing });
         // the same bytes, or told anew from nothing; what differs then is said to the process, which records it
         if ((done.digest === view.digest && !done.missing.length) || attempt) {
           this.view = view;
           this.guidance = answer.edits.guidance ?? this.guidance;
           this.good = { told, made: done.messages, model: about.model ?? "", spare: answer.spare ?? 0 };
-          void this.client.tell("ack", { session: this.session, number: view.number, digest: done.digest });
           return { messages: done.messages, number: view.number };
         }
       } catch (error) {

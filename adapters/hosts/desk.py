@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+import structlog
 
 from ... import __version__
 from ...api import Engine, Session, Status
@@ -26,6 +27,8 @@ from .edits import edits
 from .held import Held, Key, Shelf
 from .opened import Opened, remedy
 from .summarizing import Relay
+
+log = structlog.get_logger("foldlog.link")
 
 PROTOCOL = 1
 BUSY_PAUSES = (0.2, 0.5, 1.0)
@@ -191,7 +194,17 @@ class Desk:
             held = self._shelf.get((caller.host, given.session))
         if held is None or held.request is None or held.request.pass_number != given.number:
             return {"same": None}
-        return {"same": held.request.digest == given.digest}
+        same = held.request.digest == given.digest
+        if not same or given.missing:
+            log.warning(
+                "the plugin made another request of the view than it says",
+                session=f"{caller.host}/{given.session}",
+                number=given.number,
+                wanted=held.request.digest,
+                made=given.digest,
+                missing=given.missing,
+            )
+        return {"same": same}
 
     def health(self, caller: Caller, given: shapes.Of | None = None) -> dict[str, Any]:
         """Return how the process stands."""

@@ -114,8 +114,9 @@ class Removed(msgspec.Struct):
 
 
 class Ack(msgspec.Struct):
-    """The digest of what the plugin made of an answer's view."""
+    """The digest of what the plugin made of an answer's view. ``missing``: ids it named that the host did not have."""
 
     session: str
     number: int
     digest: str
+    missing: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from foldlog import Engine
 from foldlog.adapters.hosts import arrays, desk, rpc
@@ -38,8 +39,14 @@ def test_what_the_plugin_made_is_compared(start, connect):
     plugin = Plugin(running, client)
     edits = plugin.take(talk(2))["edits"]
     ack = {"session": "s", "number": edits["number"]}
-    assert client.call("ack", digest=edits["digest"], **ack) == {"same": True}
-    assert client.call("ack", digest="00", **ack) == {"same": False}
+    with capture_logs() as logs:
+        assert client.call("ack", digest=edits["digest"], **ack) == {"same": True}
+        assert client.call("ack", digest="00", **ack) == {"same": False}
+        assert client.call("ack", digest=edits["digest"], missing=["m9"], **ack) == {"same": True}
+    assert [(one["made"], one["missing"], one["session"]) for one in logs] == [
+        ("00", [], "pi/s"),
+        (edits["digest"], ["m9"], "pi/s"),
+    ]
     assert client.call("ack", session="s", number=99, digest="00") == {"same": None}
 
 
