@@ -16,7 +16,9 @@ from .adapters.models.summarizers import Extractive, Summarizer
 from .adapters.models.tokens import ENCODING, tokenizer
 from .domain import arguments
 from .domain import events as ev
+from .domain.coverage import history
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
+from .domain.history import budgets
 from .domain.passes import protection
 from .domain.passes.schedule import calibrated, gauge
 from .domain.paths import path_of
@@ -238,7 +240,9 @@ class Status(msgspec.Struct, frozen=True):
     """How a session stands (``transform.md`` 8.3). Tokens; percentages in 1/100 of a per cent, -1 = unknown.
 
     ``learnt_limit``: the window as the provider told it when it refused a request, 0 = it did not; ``recovering``: such
-    a refusal was not yet followed by an answer.
+    a refusal was not yet followed by an answer. ``tail_tokens``: what is sent behind the head, ``spent_tokens``: what
+    of it nothing protects; ``summaries``: how many stand for older messages; ``head_tokens``: what the head holds, of
+    ``history_budget`` for its summaries (the renderer's own figure, 0 = the window is unknown).
     """
 
     session: str
@@ -265,6 +269,12 @@ class Status(msgspec.Struct, frozen=True):
     version: int
     learnt_limit: int = 0
     recovering: bool = False
+    tail_tokens: int = 0
+    spent_tokens: int = 0
+    summaries: int = 0
+    head_tokens: int = 0
+    history_budget: int = 0
+    summarising: bool = False
 
 
 def _status(core: engine.Core) -> Status:
@@ -295,6 +305,12 @@ def _status(core: engine.Core) -> Status:
         flush_pending=state.flush,
         version=state.version,
         learnt_limit=state.learnt[1] if state.learnt else 0,
+        tail_tokens=state.tail,
+        spent_tokens=state.spent,
+        summaries=len(history(state)),
+        head_tokens=state.fold.head_tokens if state.fold is not None else 0,
+        history_budget=budgets.history(now.window.soft, now.bands.execute) if now.window.known else 0,
+        summarising=state.run is not None,
         recovering=state.overflow is not None,
     )
 

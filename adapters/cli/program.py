@@ -59,9 +59,9 @@ app = typer.Typer(
 )
 for _command in (
     playing.simulate, playing.demo, reading.sessions, reading.passes, reading.show, explaining.diff, explaining.why,
-    reading.status, checking.audit, reading.export, checking.verify, checking.backup, refusals.explain_error,
-    running.run, serving.serve, watching.watch, service.enable, service.disable, service.restart, setting_up.setup,
-    tools.mcp,
+    reading.status, reading.flush, checking.audit, reading.export, checking.verify, checking.backup,
+    refusals.explain_error, running.run, serving.serve, watching.watch, service.enable, service.disable,
+    service.restart, setting_up.setup, tools.mcp,
 ):  # fmt: skip
     app.command()(_command)
 app.command(hidden=True)(linking.link)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from ...api import Engine
+from ...api import Engine, Session
 from ...domain import events as ev
 from ...domain.errors import StoreDamaged
 from ...projections.fold import find_pass, load
@@ -164,10 +164,26 @@ def status(session: options.SessionName, db: options.Db = None, as_json: options
         say(f"{name.replace('_', ' '):18} {_told(name, value)}")
 
 
+def flush(session: options.SessionName, db: options.Db = None, as_json: options.Json = False) -> None:
+    """Let what was marked as spent leave with the next request, protected or not."""
+    with options.reading(db) as engine:
+        held = _held(engine, engine.find(session))
+        held.flush()
+        found = held.status()
+    if as_json:
+        emit({"session": f"{found.harness}/{found.session}", "queued": found.queued, "flush_pending": True})
+        return
+    said = f"{found.queued:,} marked parts leave" if found.queued else "nothing is marked; other cleanup is made"
+    say(f"{said} with the next request of {found.harness}/{found.session}")
+
+
 def _status(engine: Engine, stream: str) -> Any:
+    return _held(engine, stream).status()
+
+
+def _held(engine: Engine, stream: str) -> Session:
     state = load(engine.log, stream).state
-    held = engine.session(state.session, state.harness, codec=state.codec, mode=state.mode, reduce_tool=state.reduce)
-    return held.status()
+    return engine.session(state.session, state.harness, codec=state.codec, mode=state.mode, reduce_tool=state.reduce)
 
 
 def _told(name: str, value: Any) -> str:

@@ -54,8 +54,8 @@ def test_every_command_is_shown():
 
 
 def test_every_make_target_shown_exists():
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    shown = set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    shown = set(re.findall(r"(?:^|`)make ([a-z0-9]+)", README, re.MULTILINE))
     assert {"demo", "test"} <= shown
     assert shown - targets == set()
 

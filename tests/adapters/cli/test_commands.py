@@ -28,7 +28,7 @@ WORKING = {"run", "serve", "mcp", "watch", "enable", "disable", "restart", "setu
 
 
 def test_these_are_the_commands():
-    assert {*LOOKING, "simulate", "demo", "backup"} == set(COMMANDS) - WORKING
+    assert {*LOOKING, "simulate", "demo", "backup", "flush"} == set(COMMANDS) - WORKING
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -214,3 +214,27 @@ def test_a_fork_is_shown_like_any_session(db):
     assert streams == {"session/trace/played", "session/trace/forked"}
     ok("show", "forked", db=db)
     ok("export", "forked", db=db)
+
+
+@pytest.mark.rule("CLI-30", "PERM-5")
+def test_flush_asks_for_what_is_marked_to_leave(tmp_path):
+    url = f"sqlite:///{tmp_path}/s.db"
+    with foldlog.Engine.open(url, summarizer=None) as engine:
+        session = engine.session("s", context_limit=200_000)
+        session.prepare([{"role": "user", "content": "hello " * 50}])
+        session.reduce("1")
+    assert value("flush", "s", db=url) == {"session": "api/s", "queued": 1, "flush_pending": True}
+    assert value("status", "s", db=url)["flush_pending"] is True
+    assert "1 marked parts leave with the next request of api/s" in ok("flush", "api/s", db=url)
+    with foldlog.Engine.open(url, summarizer=None) as engine:
+        session = engine.session("s", context_limit=200_000)
+        request = session.prepare(
+            [
+                {"role": "user", "content": "hello " * 50},
+                {"role": "assistant", "content": "ok"},
+                {"role": "user", "content": "and?"},
+            ]
+        )
+    assert "[dropped §1§]" in str(request.messages)
+    missing = run("flush", "nobody", db=url)
+    assert missing.exit_code == 2
