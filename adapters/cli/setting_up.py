@@ -15,10 +15,10 @@ from ...domain.errors import FoldlogError, OptionError
 from .. import config as configuration
 from .. import hosts, local
 from ..config import Config
-from . import edits, jsonc, service, tomltext
+from . import codex, edits, jsonc, service, tomltext
 from .edits import Edit
 from .terminal import say
-from .wrapping import ANTHROPIC, NAME, claude_server, claude_settings, codex_provider, codex_server, own_command
+from .wrapping import ANTHROPIC, NAME, claude_server, claude_settings, codex_server, own_command
 
 PERMISSION = f"mcp__{NAME}"
 
@@ -114,10 +114,9 @@ def _codex(where: Where) -> list[Edit]:
     entry = {key: value for key, value in codex_server(where.environ).items() if value}
     made = [Edit(str(file), "toml", entry, ("mcp_servers", NAME))]
     if where.url:
-        provider, asked = codex_provider((), where.environ)
+        provider, asked = codex.provider((), where.environ)
         _same_upstream("openai", asked, where, file)
-        path = ("openai_base_url",) if provider == "openai" else ("model_providers", provider, "base_url")
-        made.insert(0, Edit(str(file), "toml", f"{where.url}/v1", path))
+        made.insert(0, Edit(str(file), "toml", f"{where.url}/v1", codex.address_of(provider)))
     return made
 
 

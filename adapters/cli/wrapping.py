@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +16,7 @@ import msgspec
 
 from ...domain.errors import InputError, OptionError
 from .. import local
-from . import jsonc, tomltext
+from . import codex, jsonc, tomltext
 
 ANTHROPIC, OPENAI = "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"
 NAME = "foldlog"
@@ -70,7 +69,7 @@ def upstreams_of(command: Sequence[str], environ: Mapping[str, str], port: int =
     if host == "claude":
         found["anthropic"] = claude_address(environ) or found["anthropic"]
     elif host == "codex":
-        found["openai"] = codex_provider(command[1:], environ)[1] or found["openai"]
+        found["openai"] = codex.provider(command[1:], environ)[1] or found["openai"]
     ours = {port, *(run.port for run in local.proxies())}
     kept = {}
     for name, url in found.items():
@@ -103,7 +102,8 @@ def wrap(command: Sequence[str], run: local.Run, file: Path, environ: Mapping[st
     if host == "claude":
         flags = _claude(args[1:], run, env, tools=tools)
     elif host == "codex":
-        flags = _codex(args[1:], run, env, tools=tools)
+        args[1:] = codex.pointed(args[1:], env, f"{run.url}/v1")
+        flags = ["-c", f"mcp_servers.{NAME}={tomltext.written(codex_server(env))}"] if tools else []
     elif host == "opencode":
         _opencode(env, run, tools=tools)
     return Wrapped([args[0], *flags, *args[1:]], env, tuple(notes))
@@ -155,61 +155,6 @@ def _claude(args: Sequence[str], run: local.Run, env: Mapping[str, str], *, tool
 _CLAUDE_COMMANDS = frozenset(
     "agents auth config doctor install mcp migrate-installer plugin plugins setup-token update upgrade".split()
 )
-
-
-def codex_provider(args: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the provider Codex will use and the address its configuration names for it, ``""`` where it names none.
-
-    Read from ``config.toml``, its profile, and ``-c`` flags among ``args``, as Codex itself does.
-    """
-    home = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", "~")) / ".codex").expanduser()
-    try:
-        settings = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        settings = {}
-    given = _codex_flags(args)
-    profiles = settings.get("profiles")
-    profile = given.get("profile") or settings.get("profile")
-    chosen = profiles.get(profile) if isinstance(profiles, dict) else None
-    name = given.get("model_provider") or (chosen or {}).get("model_provider") or settings.get("model_provider")
-    name = name if isinstance(name, str) else "openai"
-    providers = settings.get("model_providers")
-    table = providers.get(name) if isinstance(providers, dict) else None
-    base = (table or {}).get("base_url") if isinstance(table, dict) else None
-    url = given.get(f"model_providers.{name}.base_url") or base
-    if name == "openai":
-        url = given.get("openai_base_url") or url or settings.get("openai_base_url")
-    return name, url if isinstance(url, str) else ""
-
-
-def _codex_flags(args: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for index, arg in enumerate(args):
-        if arg == "--":
-            break
-        following = args[index + 1] if index + 1 < len(args) else ""
-        if arg in {"-p", "--profile"}:
-            found["profile"] = following
-            continue
-        setting = following if arg in {"-c", "--config"} else arg.partition("=")[2] if arg[:9] == "--config=" else ""
-        key, equals, value = setting.partition("=")
-        if equals:
-            try:
-                read = tomllib.loads(f"value = {value}")["value"]
-            except tomllib.TOMLDecodeError:
-                read = value
-            if isinstance(read, str):
-                found[key.strip()] = read
-    return found
-
-
-def _codex(args: Sequence[str], run: local.Run, env: Mapping[str, str], *, tools: bool) -> list[str]:
-    name, _ = codex_provider(args, env)
-    key = "openai_base_url" if name == "openai" else f"model_providers.{tomltext.key(name)}.base_url"
-    flags = ["-c", f"{key}={tomltext.written(f'{run.url}/v1')}"]
-    if tools:
-        flags += ["-c", f"mcp_servers.{NAME}={tomltext.written(codex_server(env))}"]
-    return flags
 
 
 def codex_server(env: Mapping[str, str]) -> dict[str, Any]:

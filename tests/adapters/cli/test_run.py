@@ -257,18 +257,29 @@ def test_claude_code_s_own_address_wins_over_the_environment(tmp_path):
 def test_what_codex_gets(tmp_path):
     env = {"CODEX_HOME": str(tmp_path)}
     plain = wrapped(["codex", "exec", "hi"], env)
-    assert plain.args[1:3] == ["-c", 'openai_base_url="http://127.0.0.1:4141/v1"']
-    assert plain.args[-2:] == ["exec", "hi"]
-    assert any(arg.startswith("mcp_servers.foldlog={ command = ") for arg in plain.args)
+    assert plain.args[1].startswith("-c")
+    assert plain.args[2].startswith("mcp_servers.foldlog={ command = ")
+    assert plain.args[3:] == ["-c", 'openai_base_url="http://127.0.0.1:4141/v1"', "exec", "hi"]
     (tmp_path / "config.toml").write_text(
         'model_provider = "own"\n[model_providers.own]\nbase_url = "https://gw/v1"\n'
         '[profiles.p]\nmodel_provider = "other"\n[model_providers.other]\nbase_url = "https://other/v1/"\n'
     )
-    assert wrapped(["codex"], env).args[2] == 'model_providers.own.base_url="http://127.0.0.1:4141/v1"'
+    assert wrapped(["codex"], env, tools=False).args[2] == 'model_providers.own.base_url="http://127.0.0.1:4141/v1"'
     assert wrapping.upstreams_of(["codex"], env) == {"openai": "https://gw/v1"}
     assert wrapping.upstreams_of(["codex", "-p", "p"], env) == {"openai": "https://other/v1"}
     given = ["codex", "-c", 'model_providers.own.base_url="https://third/v1"', "exec"]
     assert wrapping.upstreams_of(given, env) == {"openai": "https://third/v1"}
+    ours = 'model_providers.own.base_url="http://127.0.0.1:4141/v1"'
+    ready = wrapped([*given, "--config=x=1", "-c", "y=2", "--", "-c", "openai_base_url=4"], env, tools=False).args
+    assert ready == [
+        "codex", "-c", ours, "-c", ours, "exec", "--config=x=1", "-c", "y=2", "--", "-c", "openai_base_url=4"
+    ]  # fmt: skip
+    table = ["codex", "-c", "model_provider=my", '--config=model_providers.my={name="n", base_url="https://my/v1"}']
+    assert wrapping.upstreams_of(table, env) == {"openai": "https://my/v1"}
+    assert wrapped(table, env, tools=False).args == [
+        "codex", "-c", ours.replace("own", "my"), "-c", "model_provider=my",
+        '--config=model_providers.my={ name = "n", base_url = "http://127.0.0.1:4141/v1" }',
+    ]  # fmt: skip
     assert wrapping.upstreams_of(["codex", "-c", "model_provider=openai"], env) == {}
     (tmp_path / "config.toml").write_text("broken")
     assert wrapping.upstreams_of(["codex"], env) == {}
