@@ -157,7 +157,7 @@ def _argument(name: str, call: Call, seen: Seen) -> Any:
         return call.content
     if call.do == "reduce" and plain in {"drop", "tags"}:
         return tags_to_drop(seen.everything, call.keep) or None
-    if call.do == "expand" and plain in {"tag", "tags", "number", "id", "start"}:
+    if call.do == "expand" and plain in {"tag", "tags", "number", "id"}:
         return _dropped(seen.everything)
     if call.do == "task" and plain == "prompt":
         return f"Do your part. [[{call.track}:0]]"
