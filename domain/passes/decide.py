@@ -227,6 +227,9 @@ def _ask(
         return None
     rides = wanted or gauge.emergency or bool(queue)
     fresh = not state.primary or not state.episode or state.rebuilt < state.episode
+    routine = rides or (fresh and not (gauge.force and state.drained is not None))
+    if not routine and not (gauge.force and state.drained is None):
+        return None  # no lane has anything to do: such a pass costs nothing, however many follow each other
     return Ask(
         scene,
         gauge.settings,
@@ -236,7 +239,7 @@ def _ask(
         protection.spared(state, keep, dict(gauge.settings.spared)),
         drops.recent_tools(state),
         rides,
-        routine=rides or (fresh and not (gauge.force and state.drained is not None)),
+        routine=routine,
         queued=queue,
         facts=facts,
         headed=headed,
