@@ -56,7 +56,7 @@ def gauge(
     tokens, source = _tokens(state, model, same=same, moved=size if moved else None)
     value = percent(tokens, window.soft) if source != "none" else -1
     whole = calibrated(state, model, size)
-    overflow = recovery.armed(state, model, size)
+    overflow = recovery.armed(state, model, size) if settings.compaction else None
     if overflow is not None:
         # what the provider counted is of the request it refused; this one may be another (1.3)
         local = size or overflow.tokens
