@@ -36,7 +36,7 @@ const COMMANDS = /** @type {Record<string, string>} */ ({
  * @property {string} guidance    what belongs at the end of the system text
  * @property {string} system      the host's own system text as last seen
  * @property {string | undefined} changed the same, where it has changed since the process was told
- * @property {boolean} compacting the next request is the host's own summary
+ * @property {number} compacting  when the host said that the next request is its own summary, 0: it did not
  * @property {boolean} apart      the request under way is that summary
  * @property {string | undefined} parent
  * @property {boolean} known      whether the session was looked at
@@ -61,7 +61,7 @@ export async function server(ctx) {
       if (reason) throw new Error(reason);
     },
     "experimental.session.compacting": async (/** @type {any} */ input) => {
-      plugin.of(input.sessionID).compacting = true;
+      plugin.of(input.sessionID).compacting = Date.now();
     },
     "experimental.chat.messages.transform": (/** @type {any} */ _, /** @type {any} */ output) => plugin.messages(output.messages),
     "experimental.chat.system.transform": (/** @type {any} */ input, /** @type {any} */ output) => plugin.system(input, output.system),
@@ -101,7 +101,7 @@ export class Plugin {
     let found = this.sessions.get(id);
     if (!found) {
       const conversation = new Conversation(this.client, id);
-      found = { conversation, number: 0, newest: "", managed: false, guidance: "", system: "", changed: undefined, compacting: false, apart: false, parent: undefined, known: false, helper: false };
+      found = { conversation, number: 0, newest: "", managed: false, guidance: "", system: "", changed: undefined, compacting: 0, apart: false, parent: undefined, known: false, helper: false };
       this.sessions.set(id, found);
     }
     return found;
@@ -117,8 +117,8 @@ export class Plugin {
     const session = this.of(id);
     if (!session.known) await this.look(id, session, messages);
     if (session.helper) return;
-    session.apart = session.compacting;
-    session.compacting = false;
+    session.apart = Date.now() - session.compacting < SOON_MS; // a summary that came to nothing leaves the next turn managed
+    session.compacting = 0;
     if (session.apart) {
       const { view } = session.conversation;
       this.put(messages, view && apply(view, messages, messages.map(idOf)).messages); // as the model knows them
