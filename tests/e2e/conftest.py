@@ -21,7 +21,7 @@ HOSTS = ("claude", "codex", "opencode", "pi", "omp")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a host: ``make test`` leaves it out."""
     for item in items:
-        if "host" in getattr(item, "fixturenames", ()):
+        if "host" in getattr(item, "fixturenames", ()) or "opencode" in item.name:
             item.add_marker(pytest.mark.e2e)
 
 

@@ -69,6 +69,13 @@ class Stage:
         self.server = base.start(self.room, "foldlog", [str(foldlog(self.room)), "serve"])
         base.wait_for_port(self.proxy, self.server)
 
+    def through_proxy(self) -> None:
+        """Put foldlog's proxy before the provider on a stage without foldlog."""
+        foldlog(self.room)
+        self.proxy = base.free_port()
+        configure(self)
+        self.serve()
+
     def crash(self) -> None:
         """Kill foldlog as a crash would. The proxy is started again; plugins start what they need by themselves."""
         if self.server is not None:
