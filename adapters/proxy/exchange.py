@@ -152,8 +152,8 @@ async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> byt
             await answer.begin(one.send, response)
             await answer.more(one.send, b"".join(held[:-1]))
             held = None
-        if usage is not None and usage.complete:
-            # told before the client can go on, so that its next request finds the figures
+        if usage is not None and usage.complete and reporting.prompt_of(usage) >= 0:
+            # told before the client can go on, so that its next request finds the figures; one wire gives them last
             _tell(one, Outcome("answered", response.status_code, usage=usage))
         if events:
             await answer.more(one.send, piece)

@@ -56,6 +56,20 @@ def test_an_answer_goes_through_untouched_and_its_usage_is_recorded(provider: Pr
     assert passes(proxy) == ["BaselineFolded", "PassDeferred"]
 
 
+def test_usage_that_comes_behind_the_end_of_an_answer_is_waited_for(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-50: Chat Completions tell why they stop in one chunk and the figures in the next."""
+    stop = {"choices": [{"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}], "usage": None}
+    figures = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
+    pieces = [f"data: {json.dumps({'id': 'c1', **chunk})}\n\n".encode() for chunk in (stop, figures)]
+    provider.script = [streamed([*pieces, b"data: [DONE]\n\n"])]
+    asked = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+    asked["tools"] = [{"type": "function", "function": {"name": "read"}}]
+    headers = {"x-session-id": "c", "authorization": f"Bearer {KEY}"}
+    assert proxy.client.post("/v1/chat/completions", json=asked, headers=headers).status_code == 200
+    (usage,) = [event for event in proxy.events("proxy/c") if isinstance(event, ev.UsageReported)]
+    assert (usage.input, usage.output) == (9, 2)
+
+
 def test_an_answer_in_one_piece_is_read_too(provider: Provider, proxy: Proxy) -> None:
     """PROXY-50."""
     answer = {
