@@ -32,6 +32,19 @@ class Replayed(msgspec.Struct, frozen=True):
     delta: tuple[request.Sent, ...]
 
 
+class Unrecorded(msgspec.Struct, frozen=True):
+    """What went out and is not recorded yet; called to record it. ``raws``: the host's array, ``path``: what is new."""
+
+    core: engine.Core
+    raws: list[bytes]
+    path: tuple[bytes, ...]
+    produced: Replayed
+
+    def __call__(self) -> None:
+        """Record it. Raises ``StoreError`` where the store still cannot be written."""
+        _record(self.core, self.raws, self.produced)
+
+
 def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int | None) -> Replayed | None:
     """Return the last request with what is new behind it, raw; None where that would not be safe.
 
@@ -43,8 +56,12 @@ def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int |
         made = _made(core, raws, system, tools, at, at if now is None else now)
         if made is None:
             return None
-        _, produced = made
-        core.unrecorded = lambda: _record(core, raws, produced)
+        intake, produced = made
+        path = tuple(message.ident for message in intake.seen.new)
+        before = core.unrecorded
+        if isinstance(before, Unrecorded) and path[: len(before.path)] != before.path:
+            return None  # the host went back behind what went out unrecorded: only one of both could be told
+        core.unrecorded = Unrecorded(core, raws, path, produced)
         return produced
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -227,3 +229,53 @@ def test_another_process_that_went_on_takes_its_place(
     assert request.pass_number > 2
     assert not [event for event in events(engine) if isinstance(event, ev.LastGoodReplayed)]
     assert not engine.audit("s").differences
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_happens_meanwhile_served_bytes_stay(engine: foldlog.Engine, busy: Busy, seed: int) -> None:
+    """LAST-1 to LAST-4: a host that talks, drops, flushes, rewinds and starts anew while the store comes and goes."""
+    draw = random.Random(seed)
+    options = {"codec": "anthropic", "model": "claude-sonnet-4-5", "context_limit": 200_000}
+    session = engine.session("s", **options)
+    messages: list[Any] = [user("begin")]
+    last: list[bytes] = []
+    for step in range(40):
+        act = draw.random()
+        if act < 0.12:
+            busy.now = not busy.now
+        elif act < 0.2 and not busy.now:
+            with contextlib.suppress(foldlog.FoldlogError):
+                session.reduce(str(draw.randint(1, 9)))
+        elif act < 0.25 and not busy.now:
+            session.flush()
+        elif act < 0.29 and len(messages) > 4:
+            messages = messages[: draw.randrange(1, len(messages), 2)]
+        elif act < 0.33 and not busy.now:
+            engine.release("s", "api")
+            session = engine.session("s", **options)
+        if act > 0.3:
+            messages = [*messages, *turn(draw, step)]
+        try:
+            request: foldlog.Request | None = session.prepare(messages, system=SYSTEM)
+        except StoreBusy:
+            request = session.last_good(messages, system=SYSTEM)
+        if request is None:
+            continue
+        now = list(request.messages_json)
+        if request.level == "defer" and not any(reason.startswith("host_") for reason in request.reasons):
+            assert now[: len(last)] == last, (step, request.reasons)
+        last = now
+        if draw.random() < 0.5:
+            with contextlib.suppress(StoreBusy):
+                request.report_usage(input=draw.randint(10, 5_000), output=5, command=f"c{step}")
+    busy.now = False
+    session.prepare([*messages, *turn(draw, 99)], system=SYSTEM)
+    assert not engine.audit("s").differences
+
+
+def turn(draw: random.Random, step: int) -> list[Any]:
+    """An answer and a prompt, or a tool loop."""
+    if draw.random() < 0.5:
+        return [assistant(f"answer {step}"), user(f"prompt {step}")]
+    id = f"t{step}-{draw.randrange(1 << 30)}"
+    return [assistant([call(id)]), user([result(id, "output " * draw.randint(1, 400))])]

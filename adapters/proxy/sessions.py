@@ -73,6 +73,11 @@ class Managed:
         """The session as commands name it: ``harness/id``."""
         return f"{self.harness}/{self.id}"
 
+    @property
+    def owing(self) -> bool:
+        """Whether something went out that only memory knows of (LAST-2): it is not put away before that is recorded."""
+        return self.session is not None and self.session.core.unrecorded is not None
+
     def answered(self, usage: Usage, body: Body | None = None) -> None:
         """Say what the answer to ``body`` told. Where a client names no session, its calls tell whose the next is."""
         if usage.calls:
@@ -213,7 +218,7 @@ class Sessions:
             for key, one in list(self._known.items()):
                 if total <= self._limit:
                     break
-                if one.users <= 0:
+                if one.users <= 0 and not one.owing:
                     total -= one.size()
                     del self._known[key]
                     self._engine.release(one.id, one.harness)

@@ -250,15 +250,15 @@ def assistant(text: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def serving(config: Config, engine: Any, **given: Any) -> Iterator[Proxy]:
+def serving(config: Config, engine: Any, http: Any = "auto", **given: Any) -> Iterator[Proxy]:
     """Run a proxy in a thread until the block ends."""
     app = make_app(config, engine, token=TOKEN, **given)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(256)
     server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, access_log=False, server_header=False, date_header=False, ws="none",
-                       timeout_graceful_shutdown=5)
+        uvicorn.Config(app, http=http, log_config=None, access_log=False, server_header=False, date_header=False,
+                       ws="none", timeout_graceful_shutdown=5)
     )  # fmt: skip
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()

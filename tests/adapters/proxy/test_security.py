@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from starlette.datastructures import Headers
 
 import foldlog
 from foldlog.adapters.config import Config
 from foldlog.adapters.proxy import guard, upstream
+from foldlog.adapters.proxy.server import OneUser
 from support.proxy import (
     KEY,
     TOKEN,
@@ -107,6 +109,25 @@ def test_whose_a_connection_is(tmp_path: Path) -> None:
         table.write_text("\n".join(foreign))
         assert guard.same_user(peer, own, [str(table)]) is False
     assert guard.same_user(peer, own, [str(tmp_path / "none")]) is None
+
+
+def test_another_users_connection_is_closed_unheard(
+    provider: Provider, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROXY-82."""
+    asked: list[Any] = []
+
+    def foreign(peer: Any, own: Any) -> bool:
+        asked.append((peer, own))
+        return len(asked) > 1
+
+    monkeypatch.setattr(guard, "same_user", foreign)
+    with serving(config, lambda: foldlog.Engine.open("memory:", summarizer=None), http=OneUser) as proxy:
+        with pytest.raises(httpx.TransportError):
+            proxy.ask([user("hello")])
+        assert not provider.seen
+        assert proxy.ask([user("hello")]).status_code == 200
+    assert [peer[0] for peer, _ in asked] == ["127.0.0.1"] * 2
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells whose a connection is")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 
 import foldlog
 from foldlog.adapters.config import Config
+from foldlog.adapters.proxy.protocols.anthropic import ANTHROPIC
 from foldlog.domain import events as ev
 from foldlog.domain.errors import StoreBusy, StoreNewer, StoreUnavailable
-from support.proxy import Provider, assistant, serving, user, wait_for
+from support.proxy import Provider, assistant, body, serving, user, wait_for
 
 ONE = [user("hello")]
 TITLE = {"system": "Generate a concise, sentence-case title for this session."}
@@ -159,6 +161,10 @@ def test_a_store_that_stays_busy_is_gone_round_by_the_last_good_request(
             messages += [assistant("ok"), user("and on")]
             assert proxy.ask(messages).status_code == 200
             proxy.settle()
+            registry = proxy.door.gate.ready
+            registry._limit = 0
+            registry.done(registry.admit(ANTHROPIC, {"x-claude-code-session-id": "s2"}, json.dumps(body(ONE)).encode()))
+            assert [one.id for one in registry.all()] == ["s1"]  # it still owes the store a record
         messages += [assistant("ok"), user("at last")]
         assert proxy.ask(messages).status_code == 200
         found = [type(e).__name__ for e in proxy.events() if isinstance(e, ev.Pass | ev.LastGoodReplayed)]
