@@ -7,6 +7,7 @@
  * `foldlog setup pi` writes a file that loads this one and says in `FOLDLOG_COMMAND` how foldlog is started.
  */
 import fs from "node:fs";
+import path from "node:path";
 import { Client, LinkError, WAIT_MS, words } from "../client.js";
 import { Conversation } from "../conversation.js";
 import { stripAll } from "../forms.js";
@@ -112,6 +113,7 @@ export class Extension {
       const session = this.of(ctx).conversation.session;
       const branch = ctx.sessionManager.getBranch?.() ?? [];
       const parent = parentId(ctx.sessionManager.getHeader?.()?.parentSession);
+      if (subagentOf(ctx)) return;
       const own = branch.map(messageOf).filter((/** @type {any} */ one) => one && one.role !== "system");
       if (!parent || parent === session || !own.length) return;
       await this.client.call("fork", { session: parent, new: session, at: identified(own) }, { timeout: SOON_MS });
@@ -167,6 +169,7 @@ export class Extension {
       context_limit: count(model?.contextWindow),
       output_limit: count(model?.maxTokens),
       reduce: this.reduces(),
+      parent: subagentOf(ctx),
     };
   }
 
@@ -366,14 +369,26 @@ export function told(messages) {
   };
 }
 
+/**
+ * The session a session works for: OMP keeps what its task agents say in a folder that bears the name of the file of the
+ * one that started them. @param {any} ctx
+ */
+function subagentOf(ctx) {
+  const file = ctx.sessionManager.getSessionFile?.();
+  const parent = ctx.sessionManager.getHeader?.()?.parentSession;
+  if (typeof file !== "string" || typeof parent !== "string" || path.dirname(file) !== parent.replace(/\.jsonl$/, "")) return "";
+  return parentId(parent) || parent;
+}
+
 /** The id of the session a file holds. @param {any} file */
 function parentId(file) {
   if (typeof file !== "string" || !file) return "";
   const handle = fs.openSync(file, "r");
   try {
     const head = Buffer.alloc(4_096);
-    const line = head.toString("utf8", 0, fs.readSync(handle, head)).split("\n")[0];
-    return String(JSON.parse(line).id ?? "");
+    const lines = head.toString("utf8", 0, fs.readSync(handle, head)).split("\n");
+    const line = lines.find((one) => one.includes('"type":"session"')); // OMP has a line with the title before it
+    return line ? String(JSON.parse(line).id ?? "") : "";
   } finally {
     fs.closeSync(handle);
   }

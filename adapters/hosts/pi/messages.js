@@ -4,7 +4,8 @@ import { blank, echoLength, ownLength } from "../forms.js";
 import { PLAIN, dropped, slotOf, texts, whole } from "../slots.js";
 
 const MEDIA = new Set(["image", "document", "image_url", "input_audio", "file"]);
-const NOTES = new Set(["bashExecution", "branchSummary", "compactionSummary"]);
+/** Roles whose content is a list of parts; a message of any other is one part that is never edited. */
+const SPOKEN = new Set(["user", "assistant", "custom", "developer", "hookMessage", "system"]);
 const ASSISTANT = /** @type {Record<string, string>} */ ({ text: "text", image: "media", thinking: "thinking", toolCall: "call" });
 const PERSON = /** @type {Record<string, string>} */ ({ text: "text", image: "media" });
 const SYSTEM = /** @type {Record<string, string>} */ ({ text: "text" });
@@ -36,7 +37,7 @@ function clean(message) {
 export function units(message) {
   const { role, content } = message;
   if (role === "toolResult") return [{ kind: "result", at: "message", value: message, index: 0 }];
-  if (NOTES.has(role)) return [{ kind: "other", at: "message", value: message, index: 0 }];
+  if (!SPOKEN.has(role)) return [{ kind: "other", at: "message", value: message, index: 0 }];
   if (typeof content === "string") return [{ kind: "text", at: "string", value: content, index: 0 }];
   const kinds = role === "assistant" ? ASSISTANT : role === "system" ? SYSTEM : PERSON;
   return (content ?? []).map((/** @type {any} */ value, /** @type {number} */ index) => ({
@@ -163,7 +164,7 @@ export function render(message, entry) {
   const own = clean(message);
   if (entry.shape === "shell") {
     const content = [block(entry.text ?? "")];
-    return NOTES.has(own.role) ? { role: "user", content, timestamp: own.timestamp ?? 0 } : { ...own, content };
+    return own.role !== "toolResult" && !SPOKEN.has(own.role) ? { role: "user", content, timestamp: own.timestamp ?? 0 } : { ...own, content };
   }
   const found = units(own);
   const slots = found.map((_, p) => slotOf(entry, p));

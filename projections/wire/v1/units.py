@@ -33,7 +33,8 @@ _OPENAI: dict[str, Kind] = {
     "refusal": "other",
 }
 _PI: dict[str, Kind] = {"text": "text", "image": "media", "thinking": "thinking", "toolCall": "call"}
-_PI_NOTES = ("bashExecution", "branchSummary", "compactionSummary")
+_PI_PERSONS = ("user", "custom", "developer", "hookMessage")
+"""Roles whose content is text and images; the last two are OMP's."""
 _OPENAI_OTHERS = ("refusal", "function_call", "audio")
 _REASONING = ("reasoning_content", "reasoning")
 _RESULT_IDS = {"anthropic": "tool_use_id", "openai-chat": "tool_call_id", "pi": "toolCallId"}
@@ -163,17 +164,16 @@ def _pi(message: dict[str, Any], said: str, where: str) -> Layout:
         stop = message.get("stopReason")
         members = {"stopReason": stop} if stop is not None else None
         return Layout("assistant", said, _items(content, _PI, where), members)
-    if said in ("user", "custom"):
+    if said in _PI_PERSONS:
         return Layout("user", said, _items(content, {"text": "text", "image": "media"}, where))
     if said == "toolResult":
         check_name(message.get("toolCallId"), "the call id of a tool result", f"{where}.toolCallId")
         _output(content, where)
         return Layout("tool", said, [Unit("result", message, "message")])
-    if said in _PI_NOTES:
-        return Layout("user", said, [Unit("other", message, "message")])
     if said == "system":
         return Layout("system", said, _items(content, {"text": "text"}, where))
-    raise unknown_role(said, f"user, assistant, toolResult, custom, system, {', '.join(_PI_NOTES)}", f"{where}.role")
+    # bashExecution, branchSummary and the like; extensions of the host may have roles of their own
+    return Layout("user", said, [Unit("other", message, "message")])
 
 
 _READERS: dict[str, Callable[[dict[str, Any], str, str], Layout]] = {

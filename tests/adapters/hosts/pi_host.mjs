@@ -43,6 +43,7 @@ const ctx = {
     getSessionId: () => session,
     getBranch: () => branch,
     getHeader: () => ({ id: session, parentSession: given.parent }),
+    getSessionFile: () => given.file,
   },
 };
 foldlog({ command: given.command ?? ["/nowhere/foldlog"] })(pi);

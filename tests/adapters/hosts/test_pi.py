@@ -319,3 +319,33 @@ def test_a_hidden_run_is_the_host_without_tools_and_session(omp):
         assert (said["system"], said["prompt"]) == ("Sum up.", prompt)
         assert answer == {"input": 12, "output": 6, "model": "m"}
     assert all("no answer" in failed["thrown"] for failed in done["results"][2:])
+
+
+@pytest.mark.rule("EXT-12")
+def test_a_task_agent_is_a_subagent_and_no_fork(start, tmp_path):
+    running = start()
+    parent = tmp_path / "one.jsonl"
+    parent.write_text('{"type":"title","title":"x"}\n{"type":"session","id":"s0"}\n')
+    branch = [{"type": "message", "id": "0", "message": talk(0)[0]}]
+    done = play(
+        {"session": "s1", "branch": branch}, {"on": "session_start", "event": {}}, context(talk(1)),
+        omp=True, parent=str(parent), file=str(tmp_path / "one" / "Unicorn.jsonl"),
+    )  # fmt: skip
+    assert len(done["results"][2]["messages"]) == len(talk(1))  # no head
+    assert running.desk.store.engine().session("s1", harness="omp").status().mode == "subagent"
+
+
+@pytest.mark.rule("EXT-12")
+def test_messages_of_roles_of_the_hosts_own(start):
+    start()
+    own = [
+        {"role": "developer", "content": [{"type": "text", "text": "task done"}], "timestamp": 5},
+        {"role": "fileMention", "files": [{"path": "a", "content": "b"}], "timestamp": 6},
+        {"role": "theirs", "anything": 1, "timestamp": 7},
+    ]
+    done = play(context([*talk(1), *own]), context([*talk(1), *own, *step(1)]), omp=True)
+    first, second = (result["messages"] for result in done["results"])
+    assert second[: len(first)] == first
+    assert first[-3]["content"][0]["text"] == "§4§ task done"
+    assert first[-2:] == own[1:]
+    assert done["notices"] == []

@@ -50,7 +50,7 @@ def block(**members: Any) -> dict[str, Any]:
         (CHAT, {"role": "assistant", "tool_calls": [{"id": "c"}]}, ".tool_calls[0]"),
         (CHAT, {"role": "function", "content": "x"}, ".role"),
         (PI, {"role": "toolResult", "content": []}, ".toolCallId"),
-        (PI, {"role": "developer", "content": "x"}, ".role"),
+        (PI, {"role": "developer", "content": 7}, ".content"),
     ],
 )
 def test_what_cannot_be_read_is_named(codec: str, value: Any, where: str) -> None:
@@ -212,3 +212,13 @@ def test_blank_texts(text: str, blank: bool) -> None:
     (part,) = parts(ANTHROPIC, {"role": "user", "content": text})
     assert isinstance(part, tr.Text)
     assert part.blank is blank
+
+
+def test_roles_of_pi_and_of_what_grew_from_it() -> None:
+    """VIEW-5 and VIEW-15: text of any speaker has a number; a message of an unknown role is kept as it is."""
+    for role in ("user", "custom", "developer", "hookMessage"):
+        [part] = v1.read(PI, v1.encode({"role": role, "content": [{"type": "text", "text": "x"}]}), len).message.parts
+        assert isinstance(part, tr.Text)
+    for message in ({"role": "fileMention", "files": []}, {"role": "pythonExecution", "code": "1"}, {"role": "theirs"}):
+        [part] = v1.read(PI, v1.encode(message), len).message.parts
+        assert isinstance(part, tr.Other)
