@@ -135,6 +135,7 @@ async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> byt
     events = response.headers.get("content-type", "").startswith("text/event-stream")
     held: list[bytes] | None = [] if events and one.protocol.name in _RECEIPTS else None
     said = b""
+    calls = 0
     if held is None:
         await answer.begin(one.send, response)
     async for piece in response.aiter_raw():
@@ -152,6 +153,9 @@ async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> byt
             await answer.begin(one.send, response)
             await answer.more(one.send, b"".join(held[:-1]))
             held = None
+        if usage is not None and len(usage.calls) > calls:
+            calls = len(usage.calls)  # a client may run a tool while the answer still comes
+            one.door.pending.saw(one.ready.key, usage.calls)
         if usage is not None and usage.complete and reporting.prompt_of(usage) >= 0:
             # told before the client can go on, so that its next request finds the figures; one wire gives them last
             _tell(one, Outcome("answered", response.status_code, usage=usage))

@@ -14,7 +14,7 @@ import pytest
 
 from foldlog.adapters.proxy.feed import BEHIND, KEPT, Feed, Moment
 from foldlog.domain import events as ev
-from support.proxy import TOKEN, Provider, Proxy, assistant, said, user
+from support.proxy import TOKEN, Provider, Proxy, assistant, events, said, streamed, user
 
 ONE = [user("hello")]
 
@@ -152,6 +152,21 @@ def test_a_call_may_come_before_the_answer_that_holds_it(provider: Provider, pro
     proxy.ask([*ONE, assistant("ok"), user("on")])
     calling.join(10)
     assert got[0].status_code == 200
+
+
+def test_a_call_is_known_while_its_answer_still_comes(provider: Provider, proxy: Proxy) -> None:
+    """PROXY-48."""
+    gate = threading.Event()
+    pieces = events(calls=(call("toolu_1", drop="1"),))
+    provider.script = [said(), streamed([b"".join(pieces[:-2]), *pieces[-2:]], wait=gate)]
+    proxy.ask(ONE)
+    proxy.door.pending.patience = 5
+    asking = threading.Thread(target=lambda: proxy.ask([*ONE, assistant("ok"), user("on")]))
+    asking.start()
+    answer = tool(proxy, arguments={"drop": "1"}, tool_use_id="toolu_1")
+    gate.set()
+    asking.join(10)
+    assert answer.status_code == 200
 
 
 @pytest.mark.parametrize(
