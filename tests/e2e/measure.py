@@ -85,16 +85,30 @@ def streams(db: Path) -> list[str]:
 
 def main(records: list[Record], passes: list[Row] | None = None, conversation: str = "") -> list[Asked]:
     """Return the answered requests of the main track, each with the one before and the newest pass older than it."""
-    by_number = {each.n: each for each in records}
     found: list[Asked] = []
-    for each in records:
-        if each.kind != "step" or each.track != "main" or each.status != 200 or each.failure == "overflow":
-            continue
-        if conversation and conversation not in each.conversation:
-            continue
+    for each in _answered(records, conversation):
         made = [row for row in passes or () if row.at <= each.at * 1000 + 1]
-        found.append(Asked(each, by_number.get(each.before), made[-1] if made else None))
+        found.append(_asked(records, each, made[-1] if made else None))
     return found
+
+
+def in_order(records: list[Record], passes: list[Row]) -> list[Asked]:
+    """Return the answered requests of the main track, the first with the first pass and so on."""
+    answered = _answered(records, "")
+    return [_asked(records, each, row) for each, row in zip(answered, passes, strict=True)]
+
+
+def _answered(records: list[Record], conversation: str) -> list[Record]:
+    return [
+        each
+        for each in records
+        if each.kind == "step" and each.track == "main" and each.status == 200 and each.failure != "overflow"
+        if conversation in each.conversation
+    ]
+
+
+def _asked(records: list[Record], each: Record, row: Row | None) -> Asked:
+    return Asked(each, next((other for other in records if other.n == each.before), None), row)
 
 
 def measured(asked: list[Asked], records: list[Record]) -> Measured:

@@ -76,6 +76,14 @@ class Stage:
         configure(self)
         self.serve()
 
+    def recorded(self, file: Path) -> str:
+        """Start a recorder before the proxy, which writes to ``file`` what comes in; returns its address."""
+        port = base.free_port()
+        target = f"http://127.0.0.1:{self.proxy}"
+        command = [sys.executable, "-m", "e2e.recorder", target, str(file), str(port)]
+        base.wait_for_port(port, base.start(self.room, "recorder", command, {"PYTHONPATH": str(_TESTS)}))
+        return f"http://127.0.0.1:{port}"
+
     def crash(self) -> None:
         """Kill foldlog as a crash would. The proxy is started again; plugins start what they need by themselves."""
         if self.server is not None:

@@ -11,6 +11,7 @@ PACKAGE = "@anthropic-ai/claude-code"
 WIRE = "anthropic"
 MODEL = "claude-sonnet-4-5"
 WINDOW = 40_000
+TOOLS_BY_MCP = True
 FORKS = True
 
 

@@ -11,6 +11,7 @@ PACKAGE = "@openai/codex"
 WIRE = "openai-responses"
 MODEL = "scripted-1"
 WINDOW = 36_000
+TOOLS_BY_MCP = True
 FORKS = False
 
 

@@ -12,6 +12,7 @@ PACKAGE = "@oh-my-pi/pi-coding-agent"
 WIRE = "anthropic"
 MODEL = pi.MODEL
 WINDOW = 56_000
+TOOLS_BY_MCP = False
 FORKS = False
 
 

@@ -11,6 +11,7 @@ PACKAGE = "opencode-ai"
 WIRE = "anthropic"
 MODEL = "scripted-1"
 WINDOW = 40_000
+TOOLS_BY_MCP = False
 FORKS = True
 QUIET = {
     "npm_config_offline": "true",

@@ -11,6 +11,7 @@ PACKAGE = "@earendil-works/pi-coding-agent"
 WIRE = "anthropic"
 MODEL = "scripted-1"
 WINDOW = 32_000
+TOOLS_BY_MCP = False
 FORKS = True
 
 
