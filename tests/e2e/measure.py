@@ -92,10 +92,19 @@ def main(records: list[Record], passes: list[Row] | None = None, conversation: s
     return found
 
 
-def in_order(records: list[Record], passes: list[Row]) -> list[Asked]:
-    """Return the answered requests of the main track, the first with the first pass and so on."""
-    answered = _answered(records, "")
-    return [_asked(records, each, row) for each, row in zip(answered, passes, strict=True)]
+def by_count(records: list[Record], passes: list[Row]) -> list[Asked]:
+    """Return the answered requests of the main track, each with the pass that was told the same count of tokens.
+
+    For runs too quick for the clock; passes of other tracks are left out by it.
+    """
+    found: list[Asked] = []
+    left = sorted(passes, key=lambda row: (row.at, row.number))
+    for each in _answered(records, ""):
+        fits = next((row for row in left if row.prompt == each.total), None)
+        if fits is not None:
+            left.remove(fits)
+        found.append(_asked(records, each, fits))
+    return found
 
 
 def _answered(records: list[Record], conversation: str) -> list[Record]:

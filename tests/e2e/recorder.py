@@ -43,7 +43,8 @@ def shortened(value: Any, *, own: bool = False) -> Any:
     if isinstance(value, list):
         return [shortened(inner, own=own) for inner in value]
     if isinstance(value, str) and len(value) > 2 * KEPT and (own or value.lstrip().startswith("<system-reminder>")):
-        return f"{value[:KEPT]}… [{len(value)} characters]"
+        spoken = "" if own else value.rpartition("</system-reminder>")[2]  # the person's words may stand behind one
+        return f"{value[:KEPT]}… [{len(value)} characters]{spoken}"
     return value
 
 

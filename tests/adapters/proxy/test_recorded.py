@@ -53,17 +53,15 @@ def test_what_a_host_sent_goes_through_again(file: Path, tmp_path: Path) -> None
     records = record.read(tmp_path)
     assert len(records) == len(sent)
     assert [each.message for each in records if each.failure] == []
-    asked = measure.in_order(records, rows)
+    asked = measure.by_count(records, rows)
     assert len(asked) >= 20
+    assert [each.record.n for each in asked if each.row is None] == [], "the log knows other figures than the provider"
     levels = [each.row.level for each in asked if each.row]
     assert levels[0] == "hard"
     assert {"defer"} < set(levels), "nothing was rebuilt"
     changed = [each for each in asked if each.changed and each.row and each.row.level == "defer"]
     assert [(each.record.n, each.row) for each in changed if each.row and not each.row.divergence] == []
     assert [each.record.n for each in asked if each.cause == "unexplained"] == []
-    told = [(each.row.prompt, each.record.total) for each in asked if each.row and each.row.prompt >= 0]
-    assert len(told) == len(asked)
-    assert [pair for pair in told if pair[0] != pair[1]] == []
 
 
 def _headers(one: recording.Sent) -> dict[str, str]:
@@ -72,6 +70,4 @@ def _headers(one: recording.Sent) -> dict[str, str]:
 
 
 def _rows(engine: Engine) -> list[Any]:
-    """The passes in order, without sessions of one pass: in such one host asks for its own summaries."""
-    streams = [timeline(engine.log, engine.find(stream)) for stream, _ in engine.sessions()]
-    return sorted((row for rows in streams if len(rows) > 1 for row in rows), key=lambda row: (row.at, row.number))
+    return [row for stream, _ in engine.sessions() for row in timeline(engine.log, engine.find(stream))]
