@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .edits import Arrival
-from .state import PARTS_LIMIT, State
+from .state import State, key
 
 MIN_TOOLS = 3
 LEVELS = ((60, "urgent"), (40, "firm"), (20, "gentle"))
@@ -19,18 +19,24 @@ LARGE, WORTH = 60_000, 25_000
 
 
 def measure(state: State) -> None:
-    """Count anew what stands behind the head. Costs what the session holds: for rebuilds only."""
-    begin = state.start()
-    sent = [tag for tag in state.tags if tag.status == "active" and state.pos.get(tag.m, -1) >= begin]
-    state.tail = sum(part.tokens for m in state.path[begin:] for part in state.node(m).message.parts)
-    state.tail -= sum(
-        tokens for place, tokens in state.spares.items() if state.pos.get(place // PARTS_LIMIT, -1) >= begin
-    )
-    gone = (tag for tag in state.tags if tag.status == "dropped" and state.pos.get(tag.m, -1) >= begin)
-    state.tail = max(state.tail - sum(tag.tokens for tag in gone), 0)
-    state.edge, state.guarded = 0, sum(state.tags[number - 1].tokens for number in state.tools_order)
-    state.spent = sum(tag.tokens for tag in sent if tag.kind == "file")
-    _move(state)
+    """Count anew what stands behind the head. Costs what is sent: for rebuilds only."""
+    order = state.tools_order
+    floor = state.adopted.floor if state.adopted is not None else 0
+    state.edge, state.guarded, state.known = len(order), 0, len(order)
+    while state.edge and (state.guarded < floor or len(order) - state.edge < MIN_TOOLS):
+        state.edge -= 1
+        state.guarded += state.tags[order[state.edge] - 1].tokens
+    newest = order[state.edge] if state.edge < len(order) else len(state.tags) + 1
+    state.tail = state.spent = 0
+    for m in state.path[state.start() :]:
+        for p, part in enumerate(state.node(m).message.parts):
+            number = state.tag_of.get(key(m, p), 0)
+            tag = state.tags[number - 1] if number else None
+            if tag is not None and tag.status == "dropped":
+                continue
+            state.tail += max(part.tokens - state.spares.get(key(m, p), 0), 0)
+            if tag is not None and (tag.kind == "file" or (tag.kind == "tool" and number < newest)):
+                state.spent += part.tokens
     state.reduced = False
     if state.nudged is not None and state.spent < state.nudged[1]:
         state.nudged = None
@@ -52,7 +58,6 @@ def grow(state: State, arrivals: Iterable[Arrival]) -> None:
 def _move(state: State) -> None:
     """Move the edge of protection to where it stands with the output that is there now."""
     order = state.tools_order
-    state.known = len(order)
     floor = state.adopted.floor if state.adopted is not None else 0
     while len(order) - state.edge > MIN_TOOLS:
         tag = state.tags[order[state.edge] - 1]

@@ -230,13 +230,17 @@ def _ask(
     routine = rides or (fresh and not (gauge.force and state.drained is not None))
     if not routine and not (gauge.force and state.drained is None):
         return None  # no lane has anything to do: such a pass costs nothing, however many follow each other
+    first = max(begin, allowed.reach)
+    here = state.pos  # what a summary covers is no lane's business, however much of it there is
+    tools = tuple(number for number in state.tools_order if here.get(state.tags[number - 1].m, -1) >= first)
     return Ask(
         scene,
         gauge.settings,
         gauge,
         allowed,
-        max(begin, allowed.reach),
-        protection.spared(state, keep, dict(gauge.settings.spared)),
+        first,
+        tools,
+        protection.spared(state, keep, tools, dict(gauge.settings.spared)),
         drops.recent_tools(state),
         rides,
         routine=routine,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..arcs import call_part
 from ..policy import Settings
 from ..state import State
@@ -43,14 +45,14 @@ def protected(state: State, mass: int, *, emergency: bool) -> frozenset[int]:
     return frozenset(keep)
 
 
-def spared(state: State, kept: frozenset[int], wanted: dict[str, int]) -> frozenset[int]:
-    """Return the tags no lane takes out by itself: the protected ones ``kept``, and the newest of named tools.
+def spared(state: State, kept: frozenset[int], tools: Sequence[int], wanted: dict[str, int]) -> frozenset[int]:
+    """Return the tags no lane takes out by itself: the protected ones ``kept``, and the newest of ``tools`` by name.
 
     ``wanted`` maps a tool's name to how many of its newest results stay; answers of a person all stay.
     """
     left = dict(wanted)
     found = set(kept)
-    for number in reversed(state.tools_order):
+    for number in reversed(tools):
         call = call_part(state, state.tags[number - 1].m, state.tags[number - 1].p)
         name = plain(call.name) if call is not None else ""
         if name == ANSWERS:

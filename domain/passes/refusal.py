@@ -59,10 +59,12 @@ def _complete(state: State, given: Given) -> bool:
 
 def _kept(state: State, given: Given) -> int:
     """Return what the results no lane takes out by itself cost, in the provider's count."""
-    begin = state.start()
-    spared = protection.spared(state, frozenset(), dict(given.settings.spared))
-    tags = (state.tags[number - 1] for number in spared)
-    held = sum(tag.tokens for tag in tags if tag.status == "active" and state.pos.get(tag.m, -1) >= begin)
+    begin, here = state.start(), state.pos
+    tools = [number for number in state.tools_order if here.get(state.tags[number - 1].m, -1) >= begin]
+    tags = (
+        state.tags[number - 1] for number in protection.spared(state, frozenset(), tools, dict(given.settings.spared))
+    )
+    held = sum(tag.tokens for tag in tags if tag.status == "active")
     return calibrated(state, given.model, held)
 
 

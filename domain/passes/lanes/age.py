@@ -16,7 +16,7 @@ def plan(ask: Ask) -> Work:
         return Work(NAME)
     state = ask.scene.state
     items: list[Item] = []
-    for number in state.tools_order:
+    for number in ask.tools:
         if number > state.swept:
             break
         if number in ask.spared or number in ask.taken:

@@ -51,10 +51,10 @@ def _groups(ask: Ask) -> list[dict[int, tuple[Part, Part]]]:
     """Return the looks that may be equal, by name and sizes: tag to (call, result), oldest first."""
     state = ask.scene.state
     found: dict[tuple[str, int, int, int], dict[int, tuple[Part, Part]]] = {}
-    for number in state.tools_order:
+    for number in ask.tools:
         tag = state.tags[number - 1]
         call = call_part(state, tag.m, tag.p)
-        if tag.status != "active" or call is None or plain(call.name) not in LOOKS or ask.scene.index(tag.m) < 0:
+        if tag.status != "active" or call is None or plain(call.name) not in LOOKS:
             continue
         result = state.node(tag.m).message.parts[tag.p]
         if tag.m in ask.scene.seen.revised or not isinstance(result, Result) or result.media:

@@ -64,11 +64,9 @@ def _armed(ask: Ask) -> bool:
 
 def _active(ask: Ask) -> list[int]:
     """Return the tags of all that is still sent, oldest first: the floor of the plan counts every kind (T20)."""
-    scene, state = ask.scene, ask.scene.state
-    begin = scene.start()
-    return [
-        number for number, tag in enumerate(state.tags, 1) if tag.status == "active" and scene.index(tag.m) >= begin
-    ]
+    state, begin = ask.scene.state, ask.scene.start()
+    here = state.pos
+    return [n for n, tag in enumerate(state.tags, 1) if tag.status == "active" and here.get(tag.m, -1) >= begin]
 
 
 def _mass(ask: Ask, number: int) -> int:

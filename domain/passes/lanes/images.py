@@ -16,13 +16,15 @@ def plan(ask: Ask) -> Work:
     if not ask.routine:
         return Work(NAME)
     scene, state = ask.scene, ask.scene.state
-    newest = max((number for number, tag in enumerate(state.tags, 1) if tag.status == "dropped"), default=0)
+    newest = next((n for n in range(len(state.tags), 0, -1) if state.tags[n - 1].status == "dropped"), 0)
     answered = _answered(ask)
     items: list[Item] = []
     for number in range(1, min(newest, state.swept) + 1):
         tag = state.tags[number - 1]
+        if tag.kind != "file" or number in ask.taken:
+            continue
         index = scene.index(tag.m)
-        if tag.kind != "file" or number in ask.taken or not ask.begin <= index < answered:
+        if not ask.begin <= index < answered:
             continue
         message = scene.message(tag.m)
         part = message.parts[tag.p] if tag.p < len(message.parts) else None

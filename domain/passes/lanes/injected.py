@@ -73,6 +73,6 @@ def plan(ask: Ask) -> Work:
 
 def _old(ask: Ask, m: int, kind: str) -> bool:
     """Whether a text may be looked at: not of the first message, where hosts put the instructions of a project."""
-    if kind != "text" or m in ask.scene.seen.revised or ask.scene.index(m) < 1:
+    if kind != "text" or ask.scene.state.pos.get(m, -1) < max(ask.begin, 1) or m in ask.scene.seen.revised:
         return False
     return any(isinstance(part, Text) for part in ask.scene.message(m).parts)

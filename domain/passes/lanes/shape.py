@@ -44,13 +44,13 @@ class Ask(msgspec.Struct, frozen=True):
     """The pass as a lane sees it.
 
     ``permission`` is the pass's one permission: a lane plans the same without it, and what it plans is then only told.
-    ``begin``: first path index that may be edited; ``spared``: tags no lane takes out by itself; ``recent``: the newest
-    tool tags, of which small calls keep a skeleton; ``rides``: something else already rewrites the prefix on this pass;
-    ``routine``: the once-per-episode cleanup may run; ``queued``: what the queue can do; ``taken`` and ``freed``: the
-    tags lanes before this one take out, and the local tokens they free, ``absent`` the parts
-    of which nothing is left by them, ``first`` the first path index they change; ``headed``: the pass also renders the
-    head anew, so that all behind it moves; ``facts``: contents lanes asked for, as a
-    person reads them (a call's are its arguments as JSON).
+    ``begin``: first path index that may be edited; ``tools``: tool tags from there on, oldest first; ``spared``: tags no
+    lane takes out by itself; ``recent``: the newest tool tags, of which small calls keep a skeleton; ``rides``:
+    something else already rewrites the prefix on this pass; ``routine``: the once-per-episode cleanup may run;
+    ``queued``: what the queue can do; ``taken`` and ``freed``: the tags lanes before this one take out, and the local
+    tokens they free, ``absent`` the parts of which nothing is left by them, ``first`` the first path index they change;
+    ``headed``: the pass also renders the head anew, so that all behind it moves; ``facts``: contents lanes asked for,
+    as a person reads them (a call's are its arguments as JSON).
     """
 
     scene: Scene
@@ -58,6 +58,7 @@ class Ask(msgspec.Struct, frozen=True):
     gauge: Pressure
     permission: Permission
     begin: int
+    tools: tuple[int, ...]
     spared: frozenset[int]
     recent: frozenset[int]
     rides: bool

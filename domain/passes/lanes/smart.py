@@ -72,7 +72,7 @@ def _old(ask: Ask) -> list[tuple[int, Call]]:
     state = ask.scene.state
     found: list[tuple[int, Call]] = []
     owners: dict[int, int] = {}
-    for number in reversed(state.tools_order):
+    for number in reversed(ask.tools):
         tag = state.tags[number - 1]
         owner = state.call_of.get(key(tag.m, tag.p), 0) // PARTS_LIMIT
         place = owners.setdefault(owner, len(owners))

@@ -23,7 +23,8 @@ def reduces(ask: Ask) -> Work:
     items: list[Item] = []
     if ask.rides:
         for number in state.reduces[:-EXEMPLARS]:
-            if number <= state.swept and number not in ask.recent and number not in ask.taken:
+            here = state.pos.get(state.tags[number - 1].m, -1) >= ask.begin
+            if here and number <= state.swept and number not in ask.recent and number not in ask.taken:
                 item = drop(ask.scene, number, ask.recent)
                 if item is not None and item.index >= ask.begin and item.net > 0:
                     items.append(item)
