@@ -44,8 +44,8 @@ class Ask(msgspec.Struct, frozen=True):
     """The pass as a lane sees it.
 
     ``permission`` is the pass's one permission: a lane plans the same without it, and what it plans is then only told.
-    ``begin``: first path index that may be edited; ``tools``: tool tags from there on, oldest first; ``spared``: tags no
-    lane takes out by itself; ``recent``: the newest tool tags, of which small calls keep a skeleton; ``rides``:
+    ``begin``: first path index that may be edited; ``tools``: tool tags from there on, oldest first; ``spared``: tags
+    no lane takes out by itself; ``recent``: the newest tool tags, of which small calls keep a skeleton; ``rides``:
     something else already rewrites the prefix on this pass; ``routine``: the once-per-episode cleanup may run;
     ``queued``: what the queue can do; ``taken`` and ``freed``: the tags lanes before this one take out, and the local
     tokens they free, ``absent`` the parts of which nothing is left by them, ``first`` the first path index they change;
