@@ -21,12 +21,13 @@ from typing import Any
 import msgspec
 
 from ... import __version__
-from ...domain.errors import FoldlogError
+from ...domain.errors import FoldlogError, StoreNewer
 from ...domain.streams import escape
 from .. import local
 from ..config import Config
 from . import place, rpc, shapes
 from .desk import PROTOCOL, Caller, Desk, problem
+from .opened import PROBE_EVERY
 
 THREADS = 32
 """Calls worked on at a time; those of one session are taken one after the other."""
@@ -115,6 +116,7 @@ class Link:
         self.stop = asyncio.Event()
         self.used = time.monotonic()
         self.working = 0
+        self._newer = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lanes: dict[str, tuple[asyncio.Lock, int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -199,12 +201,14 @@ class Link:
 
     async def _call(self, peer: Peer, frame: rpc.Frame) -> None:
         self.working += 1
+        outdated = False
         try:
             result = await self._run(peer, frame)
         except rpc.Problem as said:
             line = rpc.refusal(frame.id, said)
         except FoldlogError as error:
             line = rpc.refusal(frame.id, problem(error, self.config))
+            outdated = isinstance(error, StoreNewer)
         except Exception as error:  # noqa: BLE001 - a defect of ours must refuse this call, not end everybody's process
             words = f"foldlog has a defect: {type(error).__name__} in {frame.method[:40]}; nothing was sent"
             line = rpc.refusal(frame.id, rpc.Problem(rpc.INTERNAL, words, {"code": "DEFECT", "recoverable": False}))
@@ -217,6 +221,9 @@ class Link:
             peer.send(line)
             with suppress(ConnectionError):
                 await peer.writer.drain()
+        self._newer += outdated
+        if outdated and self._newer % PROBE_EVERY == 0:
+            self.stop.set()  # the program on the disk may be a newer one by now: the next call starts that
 
     async def _run(self, peer: Peer, frame: rpc.Frame) -> dict[str, Any]:
         kind, method = METHODS.get(frame.method, (None, None))

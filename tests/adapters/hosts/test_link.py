@@ -17,7 +17,7 @@ import pytest
 from foldlog.adapters import local
 from foldlog.adapters.hosts import link, place, rpc
 from foldlog.adapters.hosts.desk import Desk
-from foldlog.domain.errors import StoreNewer
+from foldlog.domain.errors import StoreNewer, StoreUnavailable
 from support.linked import Plugin, step, user
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets and modes")
@@ -220,7 +220,7 @@ def test_a_store_that_cannot_be_opened_refuses_and_is_tried_again(start, blockin
     def make(_):
         tries.append(1)
         if len(tries) < 3:
-            raise StoreNewer("the store was written by a newer foldlog", where="/data/foldlog.db")
+            raise StoreUnavailable("the store cannot be opened", value="/data/foldlog.db")
         from foldlog import Engine
 
         return Engine.open("memory:", None)
@@ -228,13 +228,29 @@ def test_a_store_that_cannot_be_opened_refuses_and_is_tried_again(start, blockin
     client = connect(start(make=make, fail_closed_blocking=blocking).run)
     order = [{"message": user("hello", 1)}]
     errors = [client.ask("pass", session="a", order=order, count=1)["error"] for _ in range(10)]
-    assert {error["data"]["code"] for error in errors} == {"STORE_NEWER"}
+    assert {error["data"]["code"] for error in errors} == {"STORE_UNAVAILABLE"}
     assert {error["data"]["unmanaged"] for error in errors} == {not blocking}
     assert {error["data"]["last_good"] for error in errors} == {False}
-    assert "update foldlog" in errors[0]["message"]
+    assert "foldlog verify" in errors[0]["message"]
     assert len(tries) == 2  # at first, and on the fifth of the calls behind it
     assert client.call("pass", session="a", order=order, count=1, helper="title") == {"managed": False}
     assert client.call("pass", session="a", order=order, count=1)["level"] == "hard"
+
+
+@pytest.mark.rule("LINK-7")
+def test_with_a_newer_store_the_process_gives_way_to_a_newer_program(start, connect):
+    def make(_):
+        raise StoreNewer("the store was written by a newer foldlog")
+
+    running = start(make=make)
+    client = connect(running.run)
+    for left in range(5, 0, -1):
+        assert running.thread.is_alive(), left
+        error = client.ask("pass", session="a", order=[{"message": user("hello", 1)}], count=1)["error"]
+        assert error["data"]["code"] == "STORE_NEWER"
+        assert "update foldlog" in error["message"]
+    running.thread.join(5)
+    assert not running.thread.is_alive()
 
 
 @pytest.mark.rule("LINK-8")
