@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
-from . import engine, last_good
+from . import defects, engine, last_good
 from .adapters.historian import Historian
 from .adapters.models.summarizers import Extractive, Summarizer
 from .adapters.models.tokens import ENCODING, tokenizer
@@ -181,7 +181,8 @@ class Session:
     def watch(self) -> None:
         """Look whether older history is due for a summary. Called when a request was made or answered."""
         if self.core.summaries is not None:
-            self.core.summaries.watch(self.core)
+            with defects.beside(self.core.stream, "summaries"):
+                self.core.summaries.watch(self.core)
 
     def _request(self, produced: engine.Produced, timed: bool) -> Request:
         self.watch()

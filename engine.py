@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from . import defects
 from .domain import events as ev
 from .domain import identity, pairing
 from .domain.arcs import is_reduce
@@ -301,25 +302,26 @@ class Core:
         return whole(self.reader, self.options, hot, self.body, self.text, at, raws, system, tools)
 
     def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
-        pairing.check_news(state, intake.seen)
-        settings = self.settings(intake.policy, intake.model)
-        given = Given(
-            at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
-            intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
-            intake.tools, intake.tools_names, intake.tools_tokens,
-            *(self.summaries.hint(self) if self.summaries is not None else (False, False)),
-        )  # fmt: skip
-        found: Head | None = None
-        facts: dict[Part, str] = {}
-        for _ in range(NEEDS):
-            answer = decide(state, given, found, facts)
-            if isinstance(answer, Decided):
-                return answer
-            if answer.fold is None:
-                facts.update((part, self._content(state, intake, part)) for part in answer.parts)
-            else:
-                found = self._render(state, intake, settings, fold=answer.fold)
-        raise LawBroken("the decision asks again for what it was given")
+        with defects.deciding("the decision"):
+            pairing.check_news(state, intake.seen)
+            settings = self.settings(intake.policy, intake.model)
+            given = Given(
+                at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
+                intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
+                intake.tools, intake.tools_names, intake.tools_tokens,
+                *(self.summaries.hint(self) if self.summaries is not None else (False, False)),
+            )  # fmt: skip
+            found: Head | None = None
+            facts: dict[Part, str] = {}
+            for _ in range(NEEDS):
+                answer = decide(state, given, found, facts)
+                if isinstance(answer, Decided):
+                    return answer
+                if answer.fold is None:
+                    facts.update((part, self._content(state, intake, part)) for part in answer.parts)
+                else:
+                    found = self._render(state, intake, settings, fold=answer.fold)
+            raise LawBroken("the decision asks again for what it was given")
 
     def _content(self, state: State, intake: Intake, part: Part) -> str:
         """Return what a part of the log holds, as a person reads it."""
@@ -384,23 +386,18 @@ class Core:
         scene = identity.Scene(hot.state, intake.seen)
         places = {edit.m: scene.index(edit.m) for edit in getattr(outcome, "edits", ())}
         resets = {m: first for m, (first, _) in intake.seen.revised.items()}
-        change = views.preview(hot.view, outcome, resets, places)
-        work = Pending(
-            hot,
-            ahead(hot.view, plan.events),
-            scene,
-            change,
-            self._fresh(intake),
-            self._fresh_text(texts),
-            hot.state.base_len,
-        )
-        sent, start, digest = work.project(outcome, places)
+        with defects.deciding("the request"):
+            change = views.preview(hot.view, outcome, resets, places)
+            sees, length = ahead(hot.view, plan.events), hot.state.base_len
+            work = Pending(hot, sees, scene, change, self._fresh(intake), self._fresh_text(texts), length)
+            sent, start, digest = work.project(outcome, places)
         outcome = msgspec.structs.replace(outcome, digest=sent[-1].digest if sent else digest)
         events = (*plan.events[:-1], outcome)
         self._append(hot, events, chunks)
+        defects.tell(self.stream, plan.failed, outcome.number)
         self._bodies.update((digest, raw) for digest, (raw, _) in intake.bodies.items())
         self._texts.update(texts)
-        before, length = hot.state.pos, hot.state.base_len
+        before = hot.state.pos
         if intake.seen.base is not None:  # it extends another request than the head's last, along the new path
             before, length = {scene.at(i): i for i in range(scene.length())}, intake.seen.base[1]
         delta = tuple(

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from . import engine
+from . import defects, engine
 from .domain import events as ev
 from .domain import pairing
 from .domain.errors import Conflict, StoreError
@@ -53,7 +53,8 @@ def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int |
     raws = core.reader.raws(messages)
     with core.lock:
         at = core.clock()
-        made = _made(core, raws, system, tools, at, at if now is None else now)
+        with defects.deciding("the last good request"):
+            made = _made(core, raws, system, tools, at, at if now is None else now)
         if made is None:
             return None
         intake, produced = made

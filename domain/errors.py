@@ -21,6 +21,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + f"… ({len(text)} characters)"
 
 
+def place(error: BaseException) -> str:
+    """Return where a defect stands, without a word of what was worked on."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+
+
 class FoldlogError(Exception):
     """The base of all errors of foldlog.
 
@@ -152,3 +160,16 @@ class LawBroken(FoldlogError):
     """An event would change what its level may not change. A defect of foldlog: nothing was sent, nothing stored."""
 
     code = "LAW_BROKEN"
+
+
+class PassFailed(FoldlogError):
+    """A part of a pass that decides what is sent broke (``part``). A defect: nothing was sent, nothing stored."""
+
+    code = "PASS_FAILED"
+
+    def __init__(self, part: str, error: Exception) -> None:
+        self.part = part
+        super().__init__(
+            f"foldlog has a defect: {part} broke ({type(error).__name__} at {place(error)}), and without it what to "
+            "send cannot be known. Nothing was sent and the session is as it was. Please report it with its log."
+        )

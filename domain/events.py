@@ -330,7 +330,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unknown. ``source``: ``provider``, ``estimated``, ``synthetic``, ``proactive``, ``none``. ``signals``: what held.
     ``permission``: may this pass rebuild. ``reach``: first path index a lane may edit. ``held``: an execute pass that
     left drainable drops where they were. ``drainable``: tokens the queue could free now. ``tokens``: the usage figure,
-    0: unknown. ``lanes``: what each lane with work did.
+    0: unknown. ``lanes``: what each lane with work did. ``left_out``: words to the agent that broke and were not said.
     """
 
     schedule: str
@@ -344,6 +344,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     price: Price | None = None
     tokens: int = 0
     lanes: tuple[Did, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 class Adopted(msgspec.Struct, frozen=True, array_like=True, gc=False):

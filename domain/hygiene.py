@@ -16,10 +16,19 @@ LEVELS = ((60, "urgent"), (40, "firm"), (20, "gentle"))
 """From which share of spent output, in per cent, a nudge says what (6.2)."""
 LARGE, WORTH = 60_000, 25_000
 """Tokens sent, and of these spent, from which the agent is nudged at all (6.2)."""
+UNCOUNTED = -1
+"""What ``tail`` is where counting broke: nothing is said of it until a rebuild counts anew (FAIL-4)."""
 
 
 def measure(state: State) -> None:
     """Count anew what stands behind the head. Costs what is sent: for rebuilds only."""
+    try:
+        _measure(state)
+    except Exception:  # noqa: BLE001 - no request depends on these figures, and a log must always fold (FAIL-4)
+        state.tail = UNCOUNTED
+
+
+def _measure(state: State) -> None:
     order = state.tools_order
     floor = state.adopted.floor if state.adopted is not None else 0
     state.edge, state.guarded, state.known = len(order), 0, len(order)
@@ -45,6 +54,15 @@ def measure(state: State) -> None:
 
 def grow(state: State, arrivals: Iterable[Arrival]) -> None:
     """Take in what a pass shows for the first time: it adds to the tail; what leaves protection adds to the spent."""
+    if state.tail == UNCOUNTED:
+        return
+    try:
+        _grow(state, arrivals)
+    except Exception:  # noqa: BLE001 - as above (FAIL-4)
+        state.tail = UNCOUNTED
+
+
+def _grow(state: State, arrivals: Iterable[Arrival]) -> None:
     for arrival in arrivals:
         message = state.node(arrival.m).message
         state.tail += sum(part.tokens for part in message.parts[arrival.first :])

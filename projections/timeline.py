@@ -37,6 +37,7 @@ class Row(msgspec.Struct, frozen=True):
     request held; ``landed``: drops. ``held``: queued drops could have landed and did not. ``outcome``: how it failed.
     ``lost``: of the request before, what the provider did not read from its cache though only the host changed
     something (``divergence``): the price of the host's own doing. ``lanes``: what each lane did, or would have done.
+    ``left_out``: what broke and was not said to the agent.
     """
 
     number: int
@@ -58,6 +59,7 @@ class Row(msgspec.Struct, frozen=True):
     message: str = ""
     lost: int = -1
     lanes: tuple[Lane, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def timeline(source: Source, stream: str) -> list[Row]:
@@ -101,6 +103,7 @@ def _row(version: int, event: ev.Pass | ev.PassRefused | ev.LastGoodReplayed) ->
         divergence="" if divergence is None else divergence.cause,
         side=isinstance(event, ev.PassDeferred) and event.side is not None,
         lanes=() if decision is None else tuple(Lane(**msgspec.structs.asdict(did)) for did in decision.lanes),
+        left_out=() if decision is None else decision.left_out,
     )
 
 

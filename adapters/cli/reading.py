@@ -79,7 +79,8 @@ def _note(row: Row) -> str:
     lost = f"the host's change: {row.lost:,} tokens were not read from the cache" if row.lost >= 0 else ""
     did, would = _lanes(row, landed=True), _lanes(row, landed=False)
     held = f"held: {would}" if would else "held" if row.held else ""
-    notes = [did, held, row.message, row.outcome, "beside the head" if row.side else "", lost]
+    broke = f"left out, it broke: {', '.join(row.left_out)}" if row.left_out else ""
+    notes = [did, held, broke, row.message, row.outcome, "beside the head" if row.side else "", lost]
     return "; ".join(note for note in notes if note)
 
 

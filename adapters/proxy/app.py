@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope
 from starlette.types import Send as AppSend
 
 from ...api import Engine, Session, wall_clock
-from ...domain.errors import FoldlogError
+from ...domain.errors import FoldlogError, place
 from ...domain.policy import Policy, make_policy
 from ..config import Config, policy
 from ..models.windows import limits
@@ -194,7 +194,7 @@ async def _answered(door: Door, came: Came, protocol: Protocol, send: Send) -> N
             door.feed.tell(Moment(at=wall_clock(), level="refused", outcome="refused", note=error.code))
             await answer.say(send, protocol.refusal(error.code, refuse.sentence(error), refuse.status(error)))
     except Exception as error:  # noqa: BLE001 - a defect of ours is told to the client, never a request sent by accident
-        log.error("a defect of foldlog", error=type(error).__name__, at=_place(error))
+        log.error("a defect of foldlog", error=type(error).__name__, at=place(error))
         if not begun:
             said = f"a defect of foldlog ({type(error).__name__}). Nothing was sent; please report it with its log."
             await answer.say(send, protocol.refusal(DEFECT, said, 500))
@@ -221,11 +221,3 @@ async def _by_caller(door: Door, came: Came, protocol: Protocol, send: Send) -> 
         await passing.raw(door, came, protocol, send, admitted.caller.kind, note="the store cannot be used")
     finally:
         preparing.done(door, sessions, admitted)
-
-
-def _place(error: BaseException) -> str:
-    """Return where a defect stands, without a word of what was worked on."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"

@@ -18,6 +18,7 @@ from ...domain.overflow import unbound
 from . import answer, passing, preparing, reporting, upstream
 from .answer import Send
 from .door import Came, Door
+from .metering import Careful
 from .preparing import Prepared
 from .protocols import Caller, Meter, Protocol
 from .reporting import Outcome
@@ -102,7 +103,7 @@ async def _ask(one: Exchange) -> httpx.Response | None:
 
 async def _stream(one: Exchange, response: httpx.Response) -> bool:
     """Pass an answer on; return whether it turned out a refusal as too long, and the request is smaller now."""
-    meter = one.protocol.meter()
+    meter = Careful(one.protocol.meter())
     try:
         try:
             rest = await _pass_on(one, response, meter)

@@ -16,6 +16,7 @@ from . import answer, refuse, upstream
 from .answer import Send
 from .door import Came, Door
 from .feed import Moment
+from .metering import Careful
 from .protocols import Protocol, Usage
 from .refuse import Answer
 
@@ -86,7 +87,7 @@ async def raw(door: Door, came: Came, protocol: Protocol, send: Send, kind: str,
 
 async def metered(door: Door, came: Came, protocol: Protocol, send: Send, result: Result) -> None:
     """Pass a request on as it came and read its answer; ``result`` tells even where this is cancelled."""
-    meter = protocol.meter()
+    meter = Careful(protocol.meter())
     seen = bytearray()
     opened: list[upstream.Opened] = []
 

@@ -84,10 +84,14 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """The events of the pass, the pass event last, and the texts (by digest) they name."""
+    """The events of the pass, the pass event last, and the texts (by digest) they name.
+
+    ``failed``: parts that broke and were left out, each with how and where.
+    """
 
     events: tuple[ev.Event, ...]
     texts: dict[bytes, bytes]
+    failed: tuple[tuple[str, str], ...] = ()
 
     @property
     def outcome(self) -> ev.Pass | ev.PassRefused:
@@ -166,7 +170,9 @@ def decide(
         return Need(parts=missing)
     works = lanes.run(ask) if ask is not None else ()
     landing = _landing(works, allowed, wanted=wanted)
-    decision = _decision(due, gauge, allowed, queue, works, landing, quiet, _price(scene, given, gauge, queue))
+    left_out = tuple(name for name, _ in said.failed)
+    cost = _price(scene, given, gauge, queue)
+    decision = _decision(due, gauge, allowed, queue, works, landing, quiet, cost, left_out)
     shape = _Shape(scene, given, said, divergence, decision, size)
     produced: ev.Pass
     if reasons:
@@ -189,7 +195,7 @@ def decide(
     texts.update((digest, data) for work in landing for digest, data in work.texts.items())
     events = [*given.events, *given.seen.events, outcome]
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
-    return Decided(tuple(events), texts if refused is None else {**tagged.texts, **said.texts})
+    return Decided(tuple(events), texts if refused is None else {**tagged.texts, **said.texts}, said.failed)
 
 
 def _backstop(state: State, gauge: schedule.Pressure, head: Head) -> bool:
@@ -356,8 +362,9 @@ def _decision(
     landing: tuple[Work, ...],
     quiet: bool,
     cost: ev.Price | None,
+    left_out: tuple[str, ...],
 ) -> ev.Decision | None:
-    if quiet and not allowed.granted:
+    if quiet and not allowed.granted and not left_out:
         return None
     drainable = sum(item.frees for item in queue)
     return ev.Decision(
@@ -372,6 +379,7 @@ def _decision(
         price=cost,
         tokens=gauge.tokens,
         lanes=tuple(_did(work, landed=bool(landing)) for work in works),
+        left_out=left_out,
     )
 
 

@@ -12,46 +12,57 @@ from typing import NamedTuple
 import msgspec
 
 from ...edits import SetBody
+from ...errors import PassFailed
 from . import age, dedup, emergency, followers, images, injected, queued, reasoning, smart, stale, terse
 from .shape import Ask, Part, Work
 
 
 class Lane(NamedTuple):
-    """A row of the table: what a lane does, and what it has to read for it."""
+    """A row of the table: what a lane is called, what it does, and what it has to read for it."""
 
+    name: str
     plan: Callable[[Ask], Work]
     wants: Callable[[Ask], frozenset[Part]] | None = None
 
 
 LANES = (
-    Lane(queued.plan),
-    Lane(emergency.plan),
-    Lane(injected.plan, injected.wants),
-    Lane(dedup.plan, dedup.wants),
-    Lane(terse.plan, terse.wants),
-    Lane(reasoning.budget),
-    Lane(age.plan),
-    Lane(smart.plan, smart.wants),
-    Lane(stale.reduces),
-    Lane(images.plan),
-    Lane(stale.hollow),
-    Lane(followers.plan),
-    Lane(reasoning.companions),
+    Lane("queued", queued.plan),
+    Lane("emergency", emergency.plan),
+    Lane("injected", injected.plan, injected.wants),
+    Lane("dedup", dedup.plan, dedup.wants),
+    Lane("terse", terse.plan, terse.wants),
+    Lane("reasoning", reasoning.budget),
+    Lane("age", age.plan),
+    Lane("smart", smart.plan, smart.wants),
+    Lane("stale_reduce", stale.reduces),
+    Lane("images", images.plan),
+    Lane("hollow", stale.hollow),
+    Lane("followers", followers.plan),
+    Lane("companions", reasoning.companions),
 )
 """In the order of ``transform.md`` 0: each lane sees what those before it do. The last ones follow from the others."""
 
 
 def wants(ask: Ask) -> frozenset[Part]:
-    """Return the contents that lanes still have to read; asked again once they are known."""
-    found = (lane.wants(ask) for lane in LANES if lane.wants is not None)
-    return frozenset().union(*found) - ask.facts.keys()
+    """Return the contents that lanes still have to read; asked again once they are known. Raises ``PassFailed``."""
+    found: set[Part] = set()
+    for lane in LANES:
+        if lane.wants is not None:
+            try:
+                found |= lane.wants(ask)
+            except Exception as error:
+                raise PassFailed(f"lane {lane.name}", error) from error
+    return frozenset(found - ask.facts.keys())
 
 
 def run(ask: Ask) -> tuple[Work, ...]:
-    """Return what every lane that has work can do, in order."""
+    """Return what every lane that has work can do, in order. Raises ``PassFailed`` where one breaks (FAIL-2)."""
     found: list[Work] = []
     for lane in LANES:
-        work = lane.plan(ask)
+        try:
+            work = lane.plan(ask)
+        except Exception as error:
+            raise PassFailed(f"lane {lane.name}", error) from error
         if work.items:
             lowest = min(item.index for item in work.items)
             found.append(work)

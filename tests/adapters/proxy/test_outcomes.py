@@ -9,7 +9,11 @@ import threading
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+import foldlog
+from foldlog.adapters.config import Config
+from foldlog.adapters.proxy.protocols import protocol_for
 from foldlog.domain import events as ev
 from support.proxy import (
     AGENT,
@@ -23,6 +27,7 @@ from support.proxy import (
     failed,
     hung_up,
     said,
+    serving,
     streamed,
     user,
     wait_for,
@@ -81,6 +86,28 @@ def test_an_answer_in_one_piece_is_read_too(provider: Provider, proxy: Proxy) ->
     assert proxy.ask(ONE, stream=False).json() == answer
     (usage,) = told(proxy, ev.UsageReported)
     assert (usage.input, usage.output) == (4, 2)
+
+
+@pytest.mark.rule("FAIL-3")
+@pytest.mark.parametrize("observe", [False, True])
+@pytest.mark.parametrize("what", ["feed", "result"])
+def test_a_usage_that_cannot_be_read_costs_no_answer(
+    provider: Provider, config: Config, what: str, observe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any) -> Any:
+        raise RuntimeError("a secret thing")
+
+    meter = type(protocol_for("POST", "/v1/messages").meter())
+    engine = foldlog.Engine.open("memory:", summarizer=None)
+    with serving(config, lambda: engine, observing=observe) as proxy, capture_logs() as logs:
+        monkeypatch.setattr(meter, what, broken)
+        pieces = events(input_tokens=7)
+        provider.script = [streamed(pieces), streamed(pieces)]
+        assert proxy.ask(ONE).content == b"".join(pieces)
+        assert proxy.ask(TWO).content == b"".join(pieces)
+        assert observe or told(proxy, ev.UsageReported) == []
+        wait_for(lambda: [one["part"] for one in logs if "part" in one] == ["usage", "usage"])
+    assert "secret" not in str(logs)
 
 
 def test_a_packed_answer_is_passed_on_packed_and_read(provider: Provider, proxy: Proxy) -> None:

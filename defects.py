@@ -1,0 +1,43 @@
+"""Parts that break: those that decide what is sent stop the pass, others are left out of it and told to the log.
+
+A pass either fails with an error of ours or goes out whole (PROP-11); a defect beside it costs nobody a turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+
+from .domain.errors import FoldlogError, PassFailed, place
+
+
+@contextlib.contextmanager
+def deciding(part: str) -> Iterator[None]:
+    """Turn whatever else breaks in a part that decides what is sent into a ``PassFailed`` (FAIL-2)."""
+    try:
+        yield
+    except FoldlogError:
+        raise
+    except Exception as error:
+        raise PassFailed(part, error) from error
+
+
+@contextlib.contextmanager
+def beside(stream: str, part: str) -> Iterator[None]:
+    """Let a part break that changes nothing of what is sent; the log is told (FAIL-3)."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, the request is made already
+        tell(stream, [(part, f"{type(error).__name__} at {place(error)}")])
+
+
+def tell(stream: str, parts: Iterable[tuple[str, str]], number: int = 0) -> None:
+    """Log parts that were left out, each with how it broke. ``number``: of which pass, 0 = of none."""
+    for part, how in parts:
+        import structlog  # loaded where something broke: it costs a start nothing
+
+        log = structlog.get_logger("foldlog.engine")
+        if not structlog.is_configured():  # a program foldlog is embedded in keeps its standard output
+            log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+        log.error("a defect of foldlog: a part was left out", part=part, error=how, session=stream, number=number)

@@ -1,0 +1,268 @@
+"""What breaks: beside the request it is left out and told, in what decides the request it stops the pass, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+import foldlog
+from foldlog.domain import events as ev
+from foldlog.domain import hygiene
+from foldlog.domain.passes import decide, lanes, words
+from foldlog.projections import head, request, view
+from support.talk import Chat, assistant, call, differences, events, fingerprint, result, use, user
+from support.talk import words as tokens
+
+ROOMY = {"context_limit": 1_000_000, "policy": {"protected_tokens": 0, "cache_ttl": "never"}}
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise KeyError("what nobody thought of")
+
+
+def breaks(monkeypatch: pytest.MonkeyPatch, table: Any, name: str, row: str, **how: Any) -> None:
+    rows = getattr(table, name)
+    assert row in [one.name for one in rows]
+    monkeypatch.setattr(table, name, tuple(one._replace(**how) if one.name == row else one for one in rows))
+
+
+def silent(host: Chat) -> Any:
+    """A person comes back after twelve minutes."""
+    return host.turn("back again", wait=720)
+
+
+def loud(host: Chat) -> Any:
+    """Nearly all that is sent is spent."""
+    request = None
+    for number in range(16):
+        request = host.tool(f"t{number}", tokens(5_000) + str(number), n=number)
+    return request
+
+
+def chat() -> Chat:
+    host = Chat(**ROOMY)
+    use(host.say(user("start")), 100)
+    return host
+
+
+@pytest.mark.rule("FAIL-1")
+@pytest.mark.parametrize(
+    ("word", "play", "said"),
+    [("time", silent, b"+12m"), ("nudge", loud, b"The oldest"), ("appeal", loud, b"Before anything else")],
+)
+def test_a_word_that_breaks_costs_no_turn(
+    word: str, play: Callable[[Chat], Any], said: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    assert [one.name for one in words.WORDS] == ["time", "appeal", "nudge"], "a new word needs a row here"
+    assert said in b"".join(play(chat()).messages_json)
+    host = chat()
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        breaks(patch, words, "WORDS", word, say=broken)
+        made = play(host)
+    assert said not in b"".join(made.messages_json)
+    assert made.level == "defer"
+    event = host.last()
+    assert event.decision.left_out == (word,)
+    (told,) = [one for one in logs if one["number"] == event.number]
+    assert (told["part"], told["session"], told["log_level"]) == (word, "session/api/chat", "error")
+    assert "KeyError at" in told["error"]
+    assert "nobody thought of" not in told["error"], "no word of what was worked on"
+    before = made.messages_json
+    after = host.turn()
+    assert after.messages_json[: len(before)] == before, "left out once is left out for ever"
+    assert differences(host.engine) == []
+
+
+@pytest.mark.rule("FAIL-1")
+def test_a_quiet_pass_with_something_left_out_is_otherwise_quiet(monkeypatch: pytest.MonkeyPatch):
+    plain, host = chat(), chat()
+    breaks(monkeypatch, words, "WORDS", "time", say=broken)
+    for one in (plain, host):
+        one.turn()
+    decision = host.last().decision
+    assert (decision.schedule, decision.signals, decision.permission, decision.held) == ("defer", (), False, False)
+    monkeypatch.undo()
+    follows = host.turn()
+    assert follows.reasons == ()
+    assert follows.digest == plain.turn().digest
+
+
+@pytest.mark.rule("FAIL-1")
+def test_what_was_left_out_is_seen_among_the_passes(monkeypatch: pytest.MonkeyPatch):
+    from foldlog.projections.timeline import timeline
+
+    host = chat()
+    breaks(monkeypatch, words, "WORDS", "time", say=broken)
+    host.turn()
+    assert timeline(host.engine.log, host.session.core.stream)[-1].left_out == ("time",)
+
+
+def ready(host: Chat) -> None:
+    """Bring a session to where each lane has its say: drops queued, everything seen by a rebuild, nearly full."""
+    for number in range(6):
+        use(host.tool(f"t{number}", tokens(900) + str(number), n=number), 120_000)
+    host.session.report_cache_loss("said so")
+    use(host.turn(), 150_000)
+    for number in range(6, 12):
+        request = host.tool(f"t{number}", tokens(900) + str(number), n=number)
+    host.session.reduce("2")
+    use(request, 180_000)
+    host.messages += [assistant([call("last")]), user([result("last", "done")])]
+
+
+@pytest.mark.rule("FAIL-2", "PROP-11")
+@pytest.mark.parametrize("lane", [one.name for one in lanes.LANES])
+@pytest.mark.parametrize("what", ["plan", "wants"])
+def test_a_lane_that_breaks_stops_the_pass_and_changes_nothing(lane: str, what: str, monkeypatch: pytest.MonkeyPatch):
+    host = Chat(lanes=True, policy={"protected_tokens": 0})
+    host.say(user("start"))
+    ready(host)
+    before = fingerprint(host.session)
+    with monkeypatch.context() as patch:
+        breaks(patch, lanes, "LANES", lane, **{what: broken})
+        with pytest.raises(foldlog.FoldlogError) as caught:
+            host.again()
+    assert caught.value.code == "PASS_FAILED"
+    assert f"lane {lane}" in str(caught.value)
+    assert "Nothing was sent" in str(caught.value)
+    assert fingerprint(host.session) == before
+    assert host.again(wait=0).level == "soft+"
+    assert differences(host.engine) == []
+
+
+@pytest.mark.rule("FAIL-2")
+def test_each_lane_bears_the_name_its_work_is_told_by(monkeypatch: pytest.MonkeyPatch):
+    names = [one.name for one in lanes.LANES]
+    assert len(set(names)) == len(names)
+    host = Chat(lanes=True, policy={"protected_tokens": 0})
+    host.say(user("start"))
+    ready(host)
+    told: list[tuple[str, str]] = []
+
+    def listening(lane: lanes.Lane) -> lanes.Lane:
+        def plan(ask: Any) -> Any:
+            work = lane.plan(ask)
+            told.append((lane.name, work.lane))
+            return work
+
+        return lane._replace(plan=plan)
+
+    monkeypatch.setattr(lanes, "LANES", tuple(listening(one) for one in lanes.LANES))
+    host.again()
+    assert {name for name, _ in told} == set(names)
+    assert all(name == other for name, other in told)
+
+
+@pytest.mark.rule("FAIL-2", "PROP-11")
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (decide.tagger, "tag"), (decide.schedule, "gauge"), (decide.triggers, "fold_reasons"),
+        (decide.permission, "permit"), (decide.protection, "protected"), (decide.drops, "queued"),
+        (decide.refusal, "check"), (decide.local, "measure"), (decide.words, "say"), (head, "fold"),
+        (view, "preview"), (request, "follow"),
+    ],
+    ids=lambda given: getattr(given, "__name__", given).rpartition(".")[2],
+)  # fmt: skip
+def test_all_else_that_decides_the_request_stops_the_pass_too(module: Any, name: str, monkeypatch: pytest.MonkeyPatch):
+    host = Chat(lanes=True, model="a", policy={"protected_tokens": 0})
+    host.say(user("start"))
+    ready(host)
+    if name == "fold":
+        host.reopen(model="b")
+    before = fingerprint(host.session)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, broken)
+        with pytest.raises(foldlog.PassFailed) as caught:
+            host.again()
+    assert caught.value.code == "PASS_FAILED"
+    assert fingerprint(host.session) == before
+    assert host.again(wait=0).level in ("soft+", "hard")
+    assert differences(host.engine) == []
+
+
+@pytest.mark.rule("FAIL-2")
+def test_a_first_pass_that_breaks_makes_no_session(monkeypatch: pytest.MonkeyPatch):
+    host = Chat()
+    with monkeypatch.context() as patch:
+        patch.setattr(decide.tagger, "tag", broken)
+        with pytest.raises(foldlog.PassFailed):
+            host.say(user("start"))
+    assert host.engine.sessions() == []
+    assert host.again().level == "hard"
+
+
+class Watcher:
+    """Summaries of which only looking for one breaks."""
+
+    def __init__(self, breaks: bool) -> None:
+        self.breaks = breaks
+
+    def hint(self, core: Any) -> tuple[bool, bool]:
+        return broken() if self.breaks else (False, False)
+
+    def watch(self, core: Any) -> None:
+        broken()
+
+    def relieve(self, core: Any, waiting: Any) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.rule("FAIL-3")
+def test_looking_for_a_summary_behind_the_request_costs_no_turn():
+    host = Chat()
+    host.session.core.summaries = Watcher(breaks=False)
+    with capture_logs() as logs:
+        made = host.say(user("start"))
+        use(made, 1_000)
+    assert made.level == "hard"
+    assert {one["part"] for one in logs} == {"summaries"}
+
+
+@pytest.mark.rule("FAIL-2")
+def test_what_summaries_say_of_the_pass_decides_it():
+    host = Chat()
+    host.session.core.summaries = Watcher(breaks=True)
+    with pytest.raises(foldlog.PassFailed):
+        host.say(user("start"))
+
+
+@pytest.mark.rule("FAIL-4")
+@pytest.mark.parametrize("when", ["grow", "measure"])
+def test_counting_what_is_spent_never_stops_a_log_from_folding(when: str, monkeypatch: pytest.MonkeyPatch):
+    host = chat()
+    loud(host)
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(hygiene, f"_{when}", broken)
+        if when == "measure":
+            host.session.report_cache_loss("said so")
+        before = host.turn().messages_json
+        host.session.core._hot = None
+        after = host.turn()
+    assert when == "grow" or after.messages_json[: len(before)] == before
+    assert host.last().decision.left_out == ("hygiene",)
+    assert {one["part"] for one in logs} == {"hygiene"}
+    host.session.report_cache_loss("said so")
+    host.turn()
+    host.turn()
+    assert host.last().decision is None, "counted anew by the rebuild"
+    assert [one for one in events(host.session, ev.PassDeferred) if one.decision and one.decision.left_out]
+
+
+@pytest.mark.rule("FAIL-3")
+def test_a_program_foldlog_is_embedded_in_keeps_its_output(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(structlog, "is_configured", lambda: False)
+    breaks(monkeypatch, words, "WORDS", "time", say=broken)
+    chat()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "a part was left out" in printed.err
