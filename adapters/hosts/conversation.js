@@ -50,13 +50,19 @@ export class Conversation {
    * @param {import("./client.js").CallOptions} [how] @returns {Promise<Served>}
    */
   async pass(messages, told, about, how = {}) {
+    let waited = false; // it said that the window is nearly full: what it does not answer then must not go by itself
+    const hears = (/** @type {string} */ text) => {
+      waited = true;
+      how.told?.(text);
+    };
     try {
-      return await this.managed(messages, told, about, how);
+      return await this.managed(messages, told, about, { ...how, told: hears });
     } catch (error) {
       this.forget();
       const said = error instanceof LinkError ? error : new LinkError(`foldlog's plugin has a defect: ${words(error)}`, "DEFECT");
       if (said.data.unmanaged === true) return { messages: undefined, number: 0, why: said.message };
-      const made = SILENT.has(said.code) || said.data.last_good === true ? this.again(messages, told, about) : undefined;
+      const silent = (SILENT.has(said.code) && !waited) || said.data.last_good === true;
+      const made = silent ? this.again(messages, told, about) : undefined;
       if (made) return { messages: made, number: 0, why: `${said.message}; the last view is used once more` };
       throw said;
     }
@@ -122,6 +128,11 @@ export class Conversation {
     const since = told.texts.slice(good.told.texts.length);
     if (since.reduce((sum, text) => sum + text.length, 0) > good.spare) return undefined;
     return [...good.made, ...messages.slice(good.told.texts.length)];
+  }
+
+  /** A request that failed is not sent once more unasked. */
+  failed() {
+    this.good = undefined;
   }
 
   /** Whatever the process has of the session is not counted on. */

@@ -209,6 +209,7 @@ export class Extension {
     if (!number) return; // nothing of ours went out
     session.number = 0;
     const command = message.responseId ? String(message.responseId) : "";
+    if (message.stopReason === "error") session.conversation.failed();
     if (message.stopReason === "aborted") void this.tell(ctx, "failure", { number, kind: "aborted", command });
     else if (message.stopReason === "error")
       session.failed = this.tell(ctx, "failure", { number, text: String(message.errorMessage ?? "").slice(0, 8_000), command });

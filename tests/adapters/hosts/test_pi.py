@@ -349,3 +349,12 @@ def test_messages_of_roles_of_the_hosts_own(start):
     assert first[-3]["content"][0]["text"] == "§4§ task done"
     assert first[-2:] == own[1:]
     assert done["notices"] == []
+
+
+@pytest.mark.rule("EXT-4")
+def test_when_the_last_view_is_not_used_again():
+    again, waited, failed, refused = run(HOST.with_name("silent.mjs"), {})
+    assert [message["content"] for message in again["messages"]] == ["go", "on"]
+    assert again["number"] == 0
+    assert waited == failed == {"code": "TIMEOUT"}
+    assert refused == {"code": "CONTEXT_FULL"}
