@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -138,18 +139,17 @@ def _stray(kind: str, key: str) -> Fault:
 
 def _chunks(backend: Backend, codec: Codec, progress: Progress | None) -> tuple[int, list[Fault]]:
     faults: list[Fault] = []
-    after, count = b"", 0
-    while page := backend.digests(after, PAGE):
+    digests = backend.digests(b"", sys.maxsize)  # listed once: a store that goes on growing is not waited for
+    for at in range(0, len(digests), PAGE):
+        page = digests[at : at + PAGE]
         if progress is not None:
-            progress("chunks", count, 0)
+            progress("chunks", at, len(digests))
         try:
             read_chunks(backend, codec.packer, page)
         except StoreDamaged:
             for digest in page:
                 _try(backend, codec, digest, faults)
-        count += len(page)
-        after = page[-1]
-    return count, faults
+    return len(digests), faults
 
 
 def _try(backend: Backend, codec: Codec, digest: bytes, faults: list[Fault]) -> None:
