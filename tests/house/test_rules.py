@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from support.house import all_declared, all_named, declared_rules, named_rules
+import pytest
+
+from support.house import ROOT, all_declared, all_named, declared_rules, named_rules, not_ours
+
+REPORTS = (ROOT / "specs" / "reports.md").read_text(encoding="utf-8")
 
 
 def test_no_rule_is_without_a_test():
-    named = all_named()
-    assert [f"{rule} ({', '.join(pages)})" for rule, pages in all_declared().items() if rule not in named] == []
+    proved = {*all_named(), *not_ours(REPORTS)}
+    assert [f"{rule} ({', '.join(pages)})" for rule, pages in all_declared().items() if rule not in proved] == []
+
+
+def test_what_is_not_ours_has_a_reason_and_no_test():
+    reasons = not_ours(REPORTS)
+    assert REPORTS.count("not ours: ") == len(reasons), "a row is not read"
+    assert [report for report, reason in reasons.items() if len(reason) < 30] == []
+    assert sorted(reasons.keys() & all_named().keys()) == []
+
+
+@pytest.mark.parametrize("kind", ["CB", "TP", "OV", "TC", "UN", "RF"])
+def test_each_class_of_reports_is_there(kind: str):
+    declared = [rule for rule, pages in all_declared().items() if pages == ["reports.md"]]
+    assert [rule for rule in declared if rule.startswith(kind)]
+
+
+def test_reasons_are_read_from_rows():
+    page = "| AB-01 | a fault | not ours: we have no screen |\n| AB-02 | another | RULE-1 |\nAB-03 not ours: no row"
+    assert not_ours(page) == {"AB-01": "we have no screen"}
 
 
 def test_no_test_names_an_unknown_rule():

@@ -131,6 +131,14 @@ def declared_rules(text: str) -> list[str]:
     return found
 
 
+_NOT_OURS = re.compile(r"^\| ([A-Z]{2}-\d\d) \|[^|]+\| not ours: ([^|]+)\|$", re.MULTILINE)
+
+
+def not_ours(page: str) -> dict[str, str]:
+    """Return the public reports a page says cannot concern foldlog, each with the reason."""
+    return {report: reason.strip() for report, reason in _NOT_OURS.findall(page)}
+
+
 def named_rules(source: str) -> set[str]:
     """Return the rules a test file names: in docstrings, in comments, and in ``rule("…")`` calls and marks."""
     said: list[str] = []
