@@ -3,7 +3,8 @@
 import { spawn } from "node:child_process";
 import os from "node:os";
 
-const CHILD = "FOLDLOG_SUMMARIZER_CHILD";
+/** Set in the environment of the child: there the extension does nothing. */
+export const CHILD = "FOLDLOG_SUMMARIZER_CHILD";
 /** Bytes of a prompt that an argument list takes; a longer one goes through the standard input. */
 const ARGUMENT = 96 * 1024;
 const LARGEST = 8 * 1024 * 1024;

@@ -8,14 +8,12 @@
  */
 import fs from "node:fs";
 import path from "node:path";
-import { Client, LinkError, WAIT_MS, words } from "../client.js";
+import { Client, WAIT_MS, words } from "../client.js";
 import { Conversation } from "../conversation.js";
 import { stripAll } from "../forms.js";
 import { TOOLS, mimicked } from "../tools.js";
-import { summarize } from "./child.js";
+import { CHILD, summarize } from "./child.js";
 
-/** Set in the environment of a child that only summarises: there the extension does nothing. */
-export const CHILD = "FOLDLOG_SUMMARIZER_CHILD";
 /** OMP ends a handler after 30 s and sends the request as it is; the turn has to be refused before. */
 const OMP_MS = 25_000;
 const SOON_MS = 5_000;
@@ -394,5 +392,3 @@ function parentId(file) {
     fs.closeSync(handle);
   }
 }
-
-export { LinkError };
