@@ -1,4 +1,4 @@
-"""Reports of caches lost for nothing, each as a kind: several inputs, not the one that was met (``specs/reports.md``)."""
+"""Reports of caches lost for nothing, each as a kind: several inputs (``specs/reports.md``)."""
 
 from __future__ import annotations
 
