@@ -46,7 +46,8 @@ def environment() -> dict[str, str]:
 
     above = str(Path(foldlog.__file__ or "").parent.parent)
     paths = [path for path in sys.path if path and (Path(path) / "foldlog").exists()] or [above]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
+    known = [*paths, os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, known))}  # an empty entry is the working folder
 
 
 def process(args: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
