@@ -27,6 +27,14 @@ def tied(codec: str, before: Message | None, message: Message) -> bool:
     return codec == CODEC and before is not None and made(before) and made(message)
 
 
+def answer(scene: Scene, m: int) -> int:
+    """Return the first message of the answer that ``m`` is of: ``m`` itself where an answer is one message."""
+    index = scene.index(m)
+    while index > 0 and tied(scene.state.codec, scene.message(scene.at(index - 1)), scene.message(scene.at(index))):
+        index -= 1
+    return scene.at(index) if index >= 0 else m
+
+
 def reasoning(message: Message) -> bool:
     """Whether a message is a reasoning item."""
     return any(isinstance(part, Thinking) for part in message.parts)

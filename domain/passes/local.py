@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..events import Divergence
 from ..identity import Scene
-from ..state import PARTS_LIMIT, State, key
-from ..transcript import Message, Result, Text
+from ..state import State, key
+from ..transcript import Call, Message, Result, Text
 from . import tagger
 from .lanes.drops import PLACEHOLDER_TOKENS
 
@@ -66,16 +66,14 @@ def _shown(scene: Scene, m: int, message: Message, edited: int) -> int:
         if p < edited and isinstance(part, Text | Result):
             number = state.tag_of.get(key(m, p), 0)
             total -= _gone(state, number, part.tokens) if number else 0
+        if isinstance(part, Call) and f"{m}:{part.id}" in state.gone:
+            total -= part.tokens
     return max(total, 0)
 
 
 def _gone(state: State, number: int, tokens: int) -> int:
-    """Return the tokens a dropped part no longer costs, its call's too where both are absent."""
+    """Return the tokens a dropped part no longer costs; its call's are reckoned where the call stands."""
     tag = state.tags[number - 1]
     if tag.status != "dropped":
         return 0
-    if tag.mode != "full":
-        return max(tokens - PLACEHOLDER_TOKENS, 0)
-    m, p = divmod(state.call_of.get(key(tag.m, tag.p), 0), PARTS_LIMIT)
-    parts = state.node(m).message.parts if m else ()
-    return tokens + (parts[p].tokens if p < len(parts) else 0)
+    return tokens if tag.mode == "full" else max(tokens - PLACEHOLDER_TOKENS, 0)

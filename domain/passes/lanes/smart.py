@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ... import items
 from ...arcs import call_part
 from ...edits import SetBody, SetMedia
 from ...state import PARTS_LIMIT, key
@@ -17,7 +18,7 @@ from .shape import Ask, Item, Part, Work
 
 NAME = "smart"
 RECENT = 20
-"""The newest messages with tools whose calls stay."""
+"""The newest answers with tools whose calls stay."""
 HINT = 40
 """Characters of an edit that are kept, in its marker."""
 CUT = "...[truncated]"
@@ -39,7 +40,7 @@ def plan(ask: Ask) -> Work:
     """Take out superseded calls; of a file's edits the newest stays whole, older ones keep a hint."""
     if not _on(ask):
         return Work(NAME)
-    items: list[Item] = []
+    found: list[Item] = []
     texts: dict[bytes, bytes] = {}
     left = dict(KEPT)
     edited = _newest_edits(ask)
@@ -58,9 +59,9 @@ def plan(ask: Ask) -> Work:
         elif name in WRITES:
             item = _marker(ask, number, call, edited, texts)
         if item is not None and item.index >= ask.begin and item.net > 0:
-            items.append(item)
-    used = {edit.text for item in items for edit in item.edits if isinstance(edit, SetBody) and edit.text}
-    return Work(NAME, tuple(reversed(items)), {digest: data for digest, data in texts.items() if digest in used})
+            found.append(item)
+    used = {edit.text for item in found for edit in item.edits if isinstance(edit, SetBody) and edit.text}
+    return Work(NAME, tuple(reversed(found)), {digest: data for digest, data in texts.items() if digest in used})
 
 
 def _on(ask: Ask) -> bool:
@@ -68,14 +69,14 @@ def _on(ask: Ask) -> bool:
 
 
 def _old(ask: Ask) -> list[tuple[int, Call]]:
-    """Return active tool tags with their calls, oldest first, without those of the newest messages."""
+    """Return active tool tags with their calls, oldest first, without those of the newest answers."""
     state = ask.scene.state
     found: list[tuple[int, Call]] = []
     owners: dict[int, int] = {}
     for number in reversed(ask.tools):
         tag = state.tags[number - 1]
         owner = state.call_of.get(key(tag.m, tag.p), 0) // PARTS_LIMIT
-        place = owners.setdefault(owner, len(owners))
+        place = owners.setdefault(items.answer(ask.scene, owner), len(owners))
         call = call_part(state, tag.m, tag.p)
         if call is not None and tag.status == "active" and place >= RECENT:
             found.append((number, call))

@@ -29,15 +29,18 @@ def plan(ask: Ask) -> Work:
     texts: dict[bytes, bytes] = {}
     for number, depth in _due(ask):
         tag = ask.scene.state.tags[number - 1]
-        given = stripped(ask.facts.get((tag.m, tag.p), ""))
+        original = ask.facts.get((tag.m, tag.p), "")
+        given = stripped(original)
         short = compress(given, depth)
         if not short.strip() or number in ask.taken:
             continue
         body = short.encode("utf-8", "surrogatepass")
         digest = sha256(body).digest()
         texts[digest] = body
-        spared = max(tag.tokens * (len(given) - len(short)) // len(given), 0)
-        frees = max(spared - ask.scene.state.spares.get(key(tag.m, tag.p), 0), 0)
+        injected = tag.tokens * (len(original) - len(given)) // len(original)
+        spared = max(tag.tokens * (len(original) - len(short)) // len(original), 0)
+        known = ask.scene.state.spares.get(key(tag.m, tag.p), injected)  # on this pass the lane before took that out
+        frees = max(spared - known, 0)
         edits = (SetBody(tag.m, tag.p, "text", digest),)
         spares = ((tag.m, tag.p, spared),)
         items.append(Item(number, MODES[depth], edits, frees, ask.scene.index(tag.m), frees, spares))
