@@ -48,7 +48,8 @@ def test_what_is_switched_off_stays_off_after_an_overflow(mode: str):
     for _ in range(3):
         request = chat.turn()
         assert request.level == "defer"
-        assert request._produced.event.decision is None or not request._produced.event.decision.permission
+        decision = request._produced.event.decision
+        assert decision is None or (decision.permission, decision.source) == (False, "provider")
     chat.reopen(model="large", context_limit=1_000_000)
     assert chat.turn().level in ("defer", "hard")
     use(chat.turn(), 140_000)

@@ -153,6 +153,22 @@ def test_without_figures_a_tenth_must_go(kept: int, sends: bool):
         refused(chat)
 
 
+@pytest.mark.rule("OVER-13", "OVER-15")
+def test_an_input_that_fits_without_its_answer_is_not_sent():
+    """Input and answer were too much together: a little less input is still too much, also after two refusals."""
+    chat = Chat()
+    chat.say(user(words(30_000)), assistant("a"), user("b " + words(20)))
+    request = chat.turn()
+    used = local(request)
+    text = f"input length and `max_tokens` exceed context limit: {used} + 8192 > {used + 100}, decrease input length"
+    assert request.report_error(400, text).overflow
+    chat.messages[2] = user("b")
+    for number in range(4):
+        refused(chat)
+        chat.messages += [assistant("x"), user(f"{number}")]
+    assert chat.session.status().recovering
+
+
 # --------------------------------------------------------------- no endless loop
 
 
