@@ -42,7 +42,8 @@ def one(host: str, results: Path, rest: list[str]) -> tuple[str, int, float, str
     began = time.monotonic()
     environ = {**os.environ, "FOLDLOG_E2E_RESULTS": str(results), "PYTHONPATH": _path()}
     where = tempfile.mkdtemp(prefix=f"foldlog-e2e-{host}-")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "e2e", "-k", f"[{host}]", f"--basetemp={where}/t"]
+    own = f"[{host}] or [{host}- or _of_{host}_"
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "e2e", "-k", own, f"--basetemp={where}/t"]
     try:
         done = subprocess.run(
             [*command, *rest, "tests/e2e"],
