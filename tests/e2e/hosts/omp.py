@@ -11,7 +11,7 @@ NAME = "omp"
 PACKAGE = "@oh-my-pi/pi-coding-agent"
 WIRE = "anthropic"
 MODEL = pi.MODEL
-WINDOW = 56_000
+WINDOW = 44_000
 TOOLS_BY_MCP = False
 FORKS = False
 

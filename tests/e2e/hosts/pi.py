@@ -10,7 +10,7 @@ NAME = "pi"
 PACKAGE = "@earendil-works/pi-coding-agent"
 WIRE = "anthropic"
 MODEL = "scripted-1"
-WINDOW = 32_000
+WINDOW = 26_000
 TOOLS_BY_MCP = False
 FORKS = True
 
