@@ -81,7 +81,7 @@ def _made(
         return None
     pairing.check_news(state, seen)
     settings = core.settings(state.policy, state.model)
-    tagged = tagger.tag(Scene(state, seen), bound=settings.bound)
+    tagged = tagger.tag(Scene(state, seen), bound=settings.bound, model=state.model)
     tokens = state.last.tokens + tagged.tokens
     pressure = gauge(state, state.model, intake.context_limit, intake.output_limit, settings, tokens)
     if pressure.percent >= EMERGENCY or any(one.edits for one in tagged.arrivals):

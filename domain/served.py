@@ -6,7 +6,7 @@ from . import events as ev
 from . import hygiene
 from .arcs import arc, call_part, is_reduce
 from .coverage import history
-from .edits import Arrival, SetText
+from .edits import Arrival, SetText, SetThink
 from .errors import LawBroken
 from .paths import road
 from .state import TERSE, Fold, Last, State, Tag, key
@@ -23,6 +23,9 @@ def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
         for offset, number in enumerate(arrival.tags):
             if number:
                 _number(state, arrival.m, arrival.first + offset, abs(number), node.message)
+        for edit in arrival.edits:
+            if isinstance(edit, SetThink):
+                state.spares[key(edit.m, edit.p)] = node.message.parts[edit.p].tokens
         state.unshown.pop(arrival.m, None)
 
 

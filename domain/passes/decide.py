@@ -108,7 +108,7 @@ def decide(
     """
     scene = Scene(state, given.seen)
     now = max(state.seen, given.now)
-    tagged = tagger.tag(scene, bound=given.settings.bound)
+    tagged = tagger.tag(scene, bound=given.settings.bound, model=given.model)
     said = words.say(scene, tagged, given.settings, now)
     answered = any(message.role == "assistant" for message in given.seen.new)
     divergence = _divergence(scene, given)
@@ -164,7 +164,9 @@ def decide(
     queue = tuple(item for item in queue if item.index >= begin)
     headed = bool(reasons) or refresh
     wanted = headed or state.flush or state.unbound
-    ask = None if quiet else _ask(scene, gauge, allowed, begin, keep, queue, facts, wanted=wanted, headed=headed)
+    ask = None
+    if not quiet:
+        ask = _ask(scene, gauge, allowed, begin, keep, queue, facts, given.model, wanted=wanted, headed=headed)
     missing = lanes.wants(ask) if ask is not None and allowed.granted else frozenset()
     if missing:
         return Need(parts=missing)
@@ -223,6 +225,7 @@ def _ask(
     keep: frozenset[int],
     queue: tuple[Item, ...],
     facts: Mapping[Part, str],
+    model: str,
     *,
     wanted: bool,
     headed: bool,
@@ -253,6 +256,7 @@ def _ask(
         queued=queue,
         facts=facts,
         headed=headed,
+        model=model,
     )
 
 

@@ -7,11 +7,12 @@ import hashlib
 import msgspec
 
 from .. import items
-from ..edits import Arrival, Edit, SetBody, SetShape
+from ..edits import Arrival, Edit, SetBody, SetShape, SetThink
 from ..identity import Scene
 from ..state import key
 from ..transcript import Call, Media, Message, Part, Result, Text, Thinking
 from .lanes.followers import vanished
+from .lanes.reasoning import wants_signatures
 
 NO_CONTENT = b"(no content)"
 """What stands for a user turn whose texts were all blank: providers refuse an empty turn; it may not vanish (T18)."""
@@ -27,11 +28,11 @@ class Tagged(msgspec.Struct, frozen=True):
     texts: dict[bytes, bytes]
 
 
-def tag(scene: Scene, *, bound: bool = False) -> Tagged:
+def tag(scene: Scene, *, bound: bool = False, model: str = "") -> Tagged:
     """Number every part that is new or revised, in path order, part order.
 
     ``bound``: the model's signed reasoning is bound to the bytes before it; a text before a signed block of the same
-    answer then gets its number but shows none (convention 9).
+    answer then gets its number but shows none (convention 9). ``model``: whom the request is for.
     """
     state = scene.state
     following = len(state.tags) + 1
@@ -42,9 +43,10 @@ def tag(scene: Scene, *, bound: bool = False) -> Tagged:
         message = scene.message(m)
         numbers: list[int] = []
         sealed = _last_signed(message) if bound else -1
+        loose = frozenset(_unsigned(state.codec, model, message, first))
         for p in range(first, len(message.parts)):
             part = message.parts[p]
-            tokens += part.tokens
+            tokens += part.tokens if p not in loose else 0
             number = 0
             if taggable(message, part):
                 number = _known(scene, m, p, part)
@@ -54,6 +56,7 @@ def tag(scene: Scene, *, bound: bool = False) -> Tagged:
             tokens += TAG_TOKENS if number and visible else 0
             numbers.append(number if visible else -number)
         edits = (*_repairs(state.codec, m, first, message, texts), *_gone(scene, m, first, message))
+        edits = (*edits, *(SetThink(m, p, "absent") for p in sorted(loose)))
         if message.role == "system" and state.codec == "anthropic" and _orphan(scene, m):
             edits = (*edits, SetShape(m, "absent"))
         arrivals.append(Arrival(m, first, tuple(numbers), edits))
@@ -104,6 +107,14 @@ def _last_signed(message: Message) -> int:
     if message.role != "assistant":
         return -1
     return max((p for p, part in enumerate(message.parts) if isinstance(part, Thinking) and part.signed), default=-1)
+
+
+def _unsigned(codec: str, model: str, message: Message, first: int) -> list[int]:
+    """Return the parts that are reasoning whose signature is lost: the provider refuses them (THINK-5)."""
+    if message.role != "assistant" or not wants_signatures(codec, model):
+        return []
+    parts = enumerate(message.parts)
+    return [p for p, part in parts if p >= first and isinstance(part, Thinking) and not part.signed]
 
 
 def taggable(message: Message, part: Part) -> bool:

@@ -32,6 +32,7 @@ LANES = (
     Lane("dedup", dedup.plan, dedup.wants),
     Lane("terse", terse.plan, terse.wants),
     Lane("reasoning", reasoning.budget),
+    Lane("unsigned", reasoning.unsigned),
     Lane("age", age.plan),
     Lane("smart", smart.plan, smart.wants),
     Lane("stale_reduce", stale.reduces),

@@ -6,7 +6,9 @@ anew is not planned anew (T19).
 
 from __future__ import annotations
 
+from ... import items
 from ...arcs import call_part
+from ...state import PARTS_LIMIT, key
 from ...transcript import Call
 from ..schedule import calibrated
 from .drops import drop
@@ -70,9 +72,16 @@ def _active(ask: Ask) -> list[int]:
 
 
 def _mass(ask: Ask, number: int) -> int:
-    tag = ask.scene.state.tags[number - 1]
-    call = call_part(ask.scene.state, tag.m, tag.p) if tag.kind == "tool" else None
-    return tag.tokens + (call.tokens if isinstance(call, Call) else 0)
+    """Return what leaves with a tag: its call too, and on a wire of items the reasoning that led to it (ITEM-5)."""
+    scene, state = ask.scene, ask.scene.state
+    tag = state.tags[number - 1]
+    call = call_part(state, tag.m, tag.p) if tag.kind == "tool" else None
+    if not isinstance(call, Call):
+        return tag.tokens
+    thought: tuple[int, ...] = ()
+    if state.codec == items.CODEC:
+        thought = items.companions(scene, state.call_of[key(tag.m, tag.p)] // PARTS_LIMIT) or ()
+    return tag.tokens + call.tokens + sum(part.tokens for m in thought for part in scene.message(m).parts)
 
 
 def _order(ask: Ask, numbers: list[int]) -> list[int]:

@@ -43,6 +43,24 @@ def budget(ask: Ask) -> Work:
     return Work("reasoning", tuple(reversed(items)))
 
 
+def unsigned(ask: Ask) -> Work:
+    """Take out reasoning whose signature is missing where this model wants one: another model left it (THINK-5)."""
+    scene, state = ask.scene, ask.scene.state
+    if not wants_signatures(state.codec, ask.model):
+        return Work("unsigned")
+    places = [index for index in range(ask.begin, scene.length()) if _unsigned(scene, scene.at(index))]
+    if not places:
+        return Work("unsigned")
+    before = {item.index for item in budget(ask).items}
+    items = (_removal(scene, scene.at(index), index) for index in places if index not in before)
+    return Work("unsigned", tuple(items))
+
+
+def wants_signatures(codec: str, model: str) -> bool:
+    """Whether the provider refuses reasoning without a signature. Others that speak Claude's wire never sign theirs."""
+    return codec == "anthropic" and "claude" in model.lower()
+
+
 def companions(ask: Ask) -> Work:
     """Take out the signed reasoning this rebuild would make invalid: all behind the first byte it changes."""
     scene, state = ask.scene, ask.scene.state
@@ -85,6 +103,12 @@ def _here(scene: Scene, m: int) -> list[tuple[int, Thinking]]:
         return []
     parts = enumerate(scene.message(m).parts)
     return [(p, part) for p, part in parts if isinstance(part, Thinking) and key(m, p) not in scene.state.spares]
+
+
+def _unsigned(scene: Scene, m: int) -> bool:
+    """Whether earlier requests showed reasoning of this message, and none of it is signed."""
+    here = _here(scene, m) if m not in scene.state.unshown and m <= len(scene.state.nodes) else []
+    return bool(here) and not any(part.signed for _, part in here)
 
 
 def _signed(scene: Scene, m: int) -> bool:

@@ -70,6 +70,7 @@ class Ask(msgspec.Struct, frozen=True):
     absent: frozenset[Part] = frozenset()
     first: int | None = None
     headed: bool = False
+    model: str = ""
 
 
 class Work(msgspec.Struct, frozen=True):
