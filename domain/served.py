@@ -69,12 +69,7 @@ def passed(state: State, event: ev.Pass) -> None:
         state.fold.model, state.fold.tools = state.fold.model or state.model, state.fold.tools or state.tools_names
     decision = event.decision
     signals = decision.signals if decision is not None else ()
-    if "flush" in signals:
-        state.flush, state.flushed_by = False, event.number
-    if "cache_loss" in signals:
-        state.lost = ""
-    if "floor_mark" in signals:
-        state.marked = event.number
+    _spend(state, event.number, signals)
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
     _stay(state, decision)
@@ -128,6 +123,18 @@ def passed(state: State, event: ev.Pass) -> None:
         after = state.start()
         state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
     hygiene.measure(state)
+
+
+def _spend(state: State, number: int, signals: tuple[str, ...]) -> None:
+    """Take back the signals this pass has used: each is one pass's alone, whatever came of it (T10)."""
+    if "flush" in signals:
+        state.flush, state.flushed_by = False, number
+    if "cache_loss" in signals:
+        state.lost = ""
+    if "open_rebuild" in signals:
+        state.reopened, state.reopened_by = False, number
+    if "floor_mark" in signals:
+        state.marked = number
 
 
 def _told(state: State, event: ev.Pass) -> None:

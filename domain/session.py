@@ -231,7 +231,7 @@ def _outcome(state: State, event: ev.RequestOutcome) -> None:
         state.unbound = True
     if event.outcome not in ("not_processed", UNBOUND) or state.last is None or event.number != state.last.number:
         return
-    if event.number == state.rebuilt:
+    if event.number in (state.rebuilt, state.reopened_by):
         state.reopened = True
     if event.number == state.flushed_by:
         state.flush = True

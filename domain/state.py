@@ -207,6 +207,7 @@ class State(msgspec.Struct, array_like=True):
     reduced: bool = False
     nudged: tuple[str, int] | None = None
     called: bool = False
+    reopened_by: int = 0
 
     @property
     def primary(self) -> bool:

@@ -19,7 +19,7 @@ from ..paths import rest_of
 from ..policy import Settings
 from ..ranges import ranges
 from ..state import State
-from ..transcript import Message
+from ..transcript import Message, Text
 from ..window import family
 from . import lanes, local, permission, price, protection, refusal, schedule, tagger, triggers, words
 from .lanes import drops, reasoning
@@ -131,7 +131,7 @@ def decide(
         floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
         keep = protection.protected(state, floor, emergency=gauge.emergency)
         queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
-    behind = divergence.index if divergence is not None else None
+    behind = divergence.index if divergence is not None and not _only_blanks(scene) else None
     allowed = permission.permit(
         primary=state.primary,
         compaction=managed and not side,
@@ -331,6 +331,18 @@ def _back(scene: Scene, keep: int, length: int) -> bool:
     """Whether the host took back what it did since the base request, while its requests were refused."""
     rest = None if scene.seen.revised else rest_of(scene.state, keep)
     return rest is not None and rest == [scene.at(index) for index in range(keep, length)]
+
+
+def _only_blanks(scene: Scene) -> bool:
+    """Whether the host's only change is of blank texts this wire never sends: the prefix is still whole (T4)."""
+    state, seen = scene.state, scene.seen
+    if state.codec != "anthropic" or seen.cause != "revised" or state.base_keep < state.base_len:
+        return False
+    for m, (first, message) in seen.revised.items():
+        changed = (*state.node(m).message.parts[first:], *message.parts[first:])
+        if not first or not all(isinstance(part, Text) and part.blank for part in changed):
+            return False
+    return True
 
 
 def _first_change(scene: Scene) -> tuple[int, int]:

@@ -67,7 +67,7 @@ def test_without_compaction_there_is_none(execute: bool, force: bool, drainable:
     assert not permit(**{**QUIET, **given_now}).granted
 
 
-@pytest.mark.rule("PERM-10")
+@pytest.mark.rule("PERM-10", "T53")
 def test_every_cause_that_held_is_named():
     found = permit(**{**QUIET, "primary": False, "execute": True, "force": True, "signals": ("model_change", "flush")})
     assert found.signals == ("model_change", "flush", "force", "execute")
@@ -162,7 +162,7 @@ def test_above_the_threshold_with_nothing_to_drop_nothing_is_rebuilt():
         assert (decision.schedule, decision.drainable) == ("pressure", 0)
 
 
-@pytest.mark.rule("PERM-2", "PERM-9")
+@pytest.mark.rule("PERM-2", "PERM-9", "T24")
 def test_hovering_at_the_threshold_rebuilds_at_most_every_third_pass():
     """CB-01: small drops on every turn of a long pressure period."""
     chat = filled(tools=0, policy={"protected_tokens": 0, "execute_threshold_percentage": 50})
@@ -224,7 +224,7 @@ def test_a_flush_with_nothing_queued_is_spent():
     assert not chat.session.status().flush_pending
 
 
-@pytest.mark.rule("PERM-6")
+@pytest.mark.rule("PERM-6", "T23")
 def test_a_subagent_rebuilds_on_every_execute_pass():
     chat = filled(mode="subagent", tools=4, tokens=200)
     for tag in (2, 3, 4, 5):

@@ -232,7 +232,7 @@ def test_an_estimate_never_refuses():
     assert chat.state.learnt is None
 
 
-@pytest.mark.rule("REFUSE-5")
+@pytest.mark.rule("REFUSE-5", "ACC-16")
 def test_usage_above_the_window_of_an_accepted_call_never_refuses():
     """TC-01: impossible shares from an accepted call."""
     chat = Chat()

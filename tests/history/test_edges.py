@@ -279,7 +279,7 @@ def test_without_history_nothing_is_summarised_or_waited_for(how):
         assert request.built.head == 0
 
 
-@pytest.mark.rule("HIST-29")
+@pytest.mark.rule("HIST-29", "ACC-16")
 def test_an_overflow_makes_room_where_a_summary_can_be_made():
     summarizer = Scripted()
     host = chat(opened("memory:", summarizer))

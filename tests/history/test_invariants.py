@@ -83,7 +83,7 @@ def test_two_deferred_passes_without_a_new_message_are_the_same():
     assert host.state.cut == host.session.core.hot().view.cut == 16
 
 
-@pytest.mark.rule("INV-2")
+@pytest.mark.rule("INV-2", "T5")
 def test_a_publication_changes_nothing_until_a_rebuild_which_changes_all_together():
     host, _ = with_history(policy={"protected_tokens": 0})
     before = work(host, 8)  # the first result of the agent's work stays behind all that will be covered

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.house import ROOT, all_declared, all_named, declared_rules, named_rules, not_ours
+from support.house import ROOT, all_declared, all_named, all_tests, declared_rules, named_rules, not_ours, proofs
 
 REPORTS = (ROOT / "specs" / "reports.md").read_text(encoding="utf-8")
+TRAPS = {*(f"T{number}" for number in range(1, 56)), *(f"ACC-{number}" for number in range(1, 20))}
 
 
 def test_no_rule_is_without_a_test():
@@ -46,6 +47,24 @@ def test_the_laws_are_there():
     declared = set(all_declared())
     assert {f"LAW-{number}" for number in range(1, 6)} <= declared
     assert {f"PROP-{number}" for number in range(1, 12)} <= declared
+
+
+def test_every_trap_and_every_property_of_acceptance_has_a_row_whose_tests_name_it():
+    """A row without a test, a test that is not there, or tests of which none names the row: none of them may be."""
+    rows = proofs((ROOT / "specs" / "traps.md").read_text(encoding="utf-8"))
+    assert set(rows) == TRAPS
+    tests = all_tests()
+    assert {row: [test for test in named if test not in tests] for row, named in rows.items() if named} == {
+        row: [] for row in rows
+    }
+    assert [row for row, named in rows.items() if not any(row in tests[test] for test in named)] == []
+
+
+def test_rows_and_traps_are_read():
+    page = "| T1 | a trap | holds | `test_a`, `test_b` |\n| ACC-2 | `test_no` | holds | by construction: `test_c` |\n"
+    assert proofs(page) == {"T1": ["test_a", "test_b"], "ACC-2": ["test_c"]}
+    assert declared_rules("| T1 | a trap |\n| T | no |\n| T100 | no |\n| T2x | no |\n") == ["T1"]
+    assert named_rules('"""T7, T55 and OAT1; T0 and T100 are none."""\n') == {"T7", "T55"}
 
 
 def test_declarations_are_headings_bold_items_and_table_rows():

@@ -114,6 +114,10 @@ RULE = re.compile(r"\b([A-Z][A-Z0-9]*[A-Z])-(\d+)\b")
 _DECLARED = re.compile(
     r"^(?:#{1,6}\s+|\s*[-*]\s+\*\*|\|\s*(?:\*\*)?)([A-Z][A-Z0-9]*[A-Z]-\d+)\b",
 )
+TRAP = re.compile(r"\bT[1-9]\d?\b")
+"""The numbers of traps, which have no hyphen."""
+_TRAP_ROW = re.compile(r"^\|\s*(T[1-9]\d?)\s*\|")
+_TEST = re.compile(r"`(test_\w+)`")
 NOT_RULES = {"SHA", "UTF", "ISO", "RFC", "GPT", "CVE", "BLAKE2", "ASCII", "IEEE"}
 """Prefixes of ordinary names that look like rule ids."""
 
@@ -128,6 +132,8 @@ def declared_rules(text: str) -> list[str]:
         match = None if fenced else _DECLARED.match(line)
         if match and match.group(1).split("-")[0] not in NOT_RULES:
             found.append(match.group(1))
+        elif not fenced and (trap := _TRAP_ROW.match(line)):
+            found.append(trap.group(1))
     return found
 
 
@@ -137,6 +143,12 @@ _NOT_OURS = re.compile(r"^\| ([A-Z]{2}-\d\d) \|[^|]+\| not ours: ([^|]+)\|$", re
 def not_ours(page: str) -> dict[str, str]:
     """Return the public reports a page says cannot concern foldlog, each with the reason."""
     return {report: reason.strip() for report, reason in _NOT_OURS.findall(page)}
+
+
+def proofs(text: str) -> dict[str, list[str]]:
+    """Return id -> the tests its row names, of a page whose rows end with their tests."""
+    rows = (line for line in text.splitlines() if declared_rules(line))
+    return {declared_rules(row)[0]: _TEST.findall(row.rstrip().rstrip("|").rpartition("|")[2]) for row in rows}
 
 
 def named_rules(source: str) -> set[str]:
@@ -152,8 +164,27 @@ def named_rules(source: str) -> set[str]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             said.append(token.string)
-    matches = (match for text in said for match in RULE.finditer(text))
-    return {match.group(0) for match in matches if match.group(1) not in NOT_RULES}
+    return {name for text in said for name in names_in(text)}
+
+
+def names_in(text: str) -> set[str]:
+    """Return the ids of rules and traps a text names."""
+    rules = {match.group(0) for match in RULE.finditer(text) if match.group(1) not in NOT_RULES}
+    return rules | set(TRAP.findall(text))
+
+
+@functools.cache
+def all_tests() -> Mapping[str, frozenset[str]]:
+    """Test function -> the ids its docstring and marks name; of two of one name, those of both."""
+    found: dict[str, frozenset[str]] = {}
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                marks = (arg for mark in node.decorator_list if isinstance(mark, ast.Call) for arg in mark.args)
+                said = [ast.get_docstring(node) or "", *(a.value for a in marks if isinstance(a, ast.Constant))]
+                ids = {name for text in said if isinstance(text, str) for name in names_in(text)}
+                found[node.name] = found.get(node.name, frozenset()) | ids
+    return found
 
 
 @functools.cache

@@ -15,6 +15,7 @@ import foldlog
 from foldlog.adapters.proxy.protocols import protocol_for
 from foldlog.adapters.proxy.protocols.base import Usage
 from foldlog.adapters.proxy.sessions import Admitted, Opening, Sessions
+from foldlog.domain import events as ev
 from support.wires import RUNS, sent
 
 TOOL = {"name": "Bash", "description": "runs", "input_schema": {"type": "object", "properties": {}}}
@@ -167,6 +168,27 @@ def test_a_call_that_keeps_the_cache_warm_is_the_sessions_own_request_again(door
     _, warm = door.send(path, named, max_tokens=1)
     assert warm == real | {"max_tokens": 1}
     assert door.engine.sessions() == version
+
+
+@pytest.mark.rule("T30", "PROXY-3")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"thinking": {"type": "enabled", "budget_tokens": 9_000}}, {"temperature": 0.5}, {"max_tokens": 50},
+        {"output_config": {"effort": "high"}}, {"tool_choice": {"type": "any"}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)  # fmt: skip
+def test_what_is_asked_for_beside_the_messages_triggers_nothing(door, changed):
+    hello = [user("hello")]
+    name, first = door.send(hello)
+    other, second = door.send([*hello, says("ok"), user("go on")], **changed)
+    assert other == name
+    (stream,) = [one for one, _ in door.engine.sessions()]
+    last = list(door.engine.log.read(door.engine.find(stream)))[-1].event
+    assert isinstance(last, ev.PassDeferred)
+    assert last.decision is None
+    assert second["messages"][:2] == first["messages"][:2]
 
 
 @pytest.mark.rule("PROXY-5")

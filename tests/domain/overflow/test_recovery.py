@@ -108,7 +108,7 @@ def test_an_overflow_of_a_request_that_was_overtaken_arms_nothing():
 # ----------------------------------------------------------------- what is sent
 
 
-@pytest.mark.rule("OVER-13")
+@pytest.mark.rule("OVER-13", "ACC-16")
 def test_by_the_providers_figures_only_what_fits_is_sent():
     """OV-14: success is judged on the next request, in the provider's own count."""
     chat = grown(tools=10)
@@ -259,7 +259,7 @@ def test_what_a_limit_forbids_is_never_sent():
 # ------------------------------------------------------------ nothing to recover from
 
 
-@pytest.mark.rule("OVER-16")
+@pytest.mark.rule("OVER-16", "ACC-16")
 @pytest.mark.parametrize(
     ("limit", "used", "quiet"), [(100_000, 120_000, True), (None, None, False), (None, 120_000, False)]
 )
@@ -322,7 +322,7 @@ def test_a_limit_of_the_prompt_alone_is_not_reserved_from_again(body: str, windo
     assert chat.session.status().window_known
 
 
-@pytest.mark.rule("OVER-19")
+@pytest.mark.rule("OVER-19", "ACC-16")
 def test_a_model_with_a_smaller_window_starts_at_95_and_refuses_nothing():
     chat = grown(model="large", context_limit=1_000_000)
     use(chat.turn(), 300_000)
