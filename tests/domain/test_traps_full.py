@@ -10,7 +10,7 @@ from foldlog.domain.errors import StoreBusy
 from support.talk import Chat, events, fingerprint, use, user, words
 
 
-@pytest.mark.rule("WINDOW-13")
+@pytest.mark.rule("WINDOW-13", "T31")
 def test_a_change_of_model_is_seen_once_and_by_the_last_usage():
     """T31: told by what the last request was for, not by a live map that has moved on already."""
     chat = Chat(model="a")
@@ -26,7 +26,7 @@ def test_a_change_of_model_is_seen_once_and_by_the_last_usage():
     assert chat.turn().reasons == (), "there and back between two requests is no change"
 
 
-@pytest.mark.rule("WINDOW-10")
+@pytest.mark.rule("WINDOW-10", "T38")
 @pytest.mark.parametrize(
     "text", ["maximum context length is 8 tokens", "exceeds the limit of 2", "context window of 3 exceeded"]
 )
@@ -37,7 +37,7 @@ def test_one_digit_is_no_limit(text: str):
     assert chat.session.status().window == 200_000
 
 
-@pytest.mark.rule("WINDOW-11")
+@pytest.mark.rule("WINDOW-11", "T40")
 @pytest.mark.parametrize("restart", [False, True])
 def test_old_usage_puts_no_new_process_at_95(restart: bool):
     """T40: usage belongs to its request; what was measured before a rebuild is gone with it, in any process."""
@@ -59,7 +59,7 @@ def test_old_usage_puts_no_new_process_at_95(restart: bool):
     assert len(events(chat.session)) - before == 2
 
 
-@pytest.mark.rule("REFUSE-6")
+@pytest.mark.rule("REFUSE-6", "T49")
 def test_a_busy_store_sends_nothing_raw(monkeypatch: pytest.MonkeyPatch):
     """T49: no request is better than the whole raw history; the session is as it was, and the next call is whole."""
     chat = Chat()
@@ -78,7 +78,7 @@ def test_a_busy_store_sends_nothing_raw(monkeypatch: pytest.MonkeyPatch):
     assert chat.again().level == "defer"
 
 
-@pytest.mark.rule("REFUSE-1", "REFUSE-2", "TAG-7")
+@pytest.mark.rule("REFUSE-1", "REFUSE-2", "TAG-7", "T50")
 def test_a_fork_longer_than_the_window_is_not_sent_whole_on_its_first_pass():
     """T50: nothing a provider measured is inherited, so the child knows of its size only what it counts."""
     chat = Chat(context_limit=1_000_000)

@@ -30,7 +30,7 @@ def refused(host: Chat, waiting: object = None) -> str:
     return caught.value.code
 
 
-@pytest.mark.rule("OVER-20")
+@pytest.mark.rule("OVER-20", "T37")
 def test_over_the_window_a_pass_that_waited_in_vain_is_refused_until_the_summary_is_there():
     """7.3: the turn is not sent into a certain refusal; it is sent as soon as there is room."""
     hanging = Hanging()

@@ -118,3 +118,16 @@ def test_usage_that_was_not_found_is_unknown(counts: dict[str, int]):
     status = chat.session.status()
     assert status.usage_source == "estimated"
     assert status.usage_percent > 8_500
+
+
+@pytest.mark.rule("WINDOW-12")
+@pytest.mark.parametrize("size", [2_000, 6_000])
+def test_system_tools_and_the_last_answer_are_in_the_estimate(size: int):
+    """TC-08: what no message of a person holds takes room too."""
+    tools = [{"name": "t", "description": words(size, "tool"), "input_schema": {"type": "object"}}]
+    chat = Chat()
+    chat.given = {"system": words(size, "rule"), "tools": tools}
+    first = chat.say(user("start"))
+    assert first.usage_estimate > 2 * size
+    later = chat.say(assistant(words(size, "answer")), user("go on"))
+    assert later.usage_estimate > 3 * size

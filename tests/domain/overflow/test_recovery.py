@@ -302,7 +302,7 @@ def test_another_models_overflow_arms_nothing():
     assert chat.turn().level == "defer"
 
 
-@pytest.mark.rule("OVER-18")
+@pytest.mark.rule("OVER-18", "T39")
 @pytest.mark.parametrize(
     ("body", "window"),
     [
@@ -401,3 +401,52 @@ def a_smaller_model(make: type[Chat]) -> Chat:
 @pytest.mark.parametrize("play", [a_row, a_way_out, a_smaller_model])
 def test_a_restart_at_any_moment_changes_nothing(play: Callable[[type[Chat]], Chat]):
     assert told(play(Forgetful)) == told(play(Chat))
+
+
+# ------------------------------------------------- the original's tests, restated
+
+
+def proven(**how: Any) -> Chat:
+    chat = spoken(**how)
+    request = chat.turn()
+    request.report_failure("overflow", limit=local(request) - 100, used=local(request))
+    return chat
+
+
+@pytest.mark.rule("OVER-13", "OVER-16", "OVER-19", "REFUSE-3")
+@pytest.mark.parametrize(
+    ("case", "sends"),
+    [
+        ("proven, nothing made smaller", False), ("proven, made to fit", True), ("a smaller model", True),
+        ("below 95 by usage", True), ("the host made room", True), ("a catalogue's limit alone", False),
+        ("no figures to trust", False),
+    ],
+)  # fmt: skip
+def test_when_a_full_session_is_refused(case: str, sends: bool):
+    """Acceptance property 16: what the provider proved is refused, and nothing else is."""
+    if case == "a smaller model":
+        chat = grown(model="large", context_limit=1_000_000)
+        use(chat.turn(), 300_000)
+        chat.reopen(model="small", context_limit=200_000)
+    elif case == "below 95 by usage":
+        chat = spoken()
+        use(chat.turn(), 180_000)
+    elif case == "a catalogue's limit alone":
+        chat = spoken(context_limit=200_000)
+        chat.turn().report_failure("overflow", used=210_000)
+        chat.messages.pop(1)  # smaller, yet no tenth, and the limit is only the catalogue's
+        chat.messages.pop(1)
+    elif case == "no figures to trust":
+        chat = spoken()
+        chat.turn().report_failure("overflow")
+    else:
+        chat = proven() if case != "proven, made to fit" else grown(name="fetch")
+        if case == "proven, made to fit":
+            request = chat.turn()
+            request.report_failure("overflow", limit=local(request) * 9 // 10, used=local(request))
+        if case == "the host made room":
+            chat.messages = [user("start"), *chat.messages[1:]]
+    if sends:
+        assert chat.again().level in ("defer", "soft+", "hard")
+    else:
+        refused(chat)
