@@ -44,7 +44,7 @@ def long(
 ) -> Scenario:
     """Return a session of ``steps`` steps in two turns, the first of which ends behind step ``stop``.
 
-    Files are read and searched, notes are written; with ``tools`` the model drops what it has read every five steps
+    Files are read and searched, notes are written; with ``tools`` the model drops what it has read every seven steps
     and brings an original back near the end.
     """
     played: list[Step] = []
@@ -52,8 +52,8 @@ def long(
         think = f"File {number} is next; the list says so." if number % 3 == 0 else ""
         if number == stop:
             played.append(Step(f"The first half is done, {number} steps.", think))
-        elif tools and number % 5 == 4:
-            played.append(Step("These are noted; I let them go.", think, (Call("reduce", keep=3),)))
+        elif tools and number % 7 == 6:
+            played.append(Step("These are noted; I let them go.", think, (Call("reduce", keep=5),)))
         elif tools and number == steps - 3:
             played.append(Step("I want to see the first one again.", think, (Call("expand"),)))
         elif number % 4 == 3:

@@ -141,11 +141,11 @@ def stage(
     script: Callable[[Path], scenario.Scenario],
     *,
     managed: bool,
-    extra: str = "",
+    policy: str = "",
     model: str = "",
 ) -> Iterator[Stage]:
-    """Set a stage below ``root``. ``managed``: foldlog stands between host and provider; ``extra``: more of its
-    configuration (TOML, before the tables).
+    """Set a stage below ``root``. ``managed``: foldlog stands between host and provider; ``policy``:
+    lines of its policy (TOML).
     """
     with base.room(root, host.WINDOW, model or host.MODEL) as room:
         scripts.fill(room.work)
@@ -160,7 +160,7 @@ def stage(
         if managed:
             foldlog(room)
             made_stage.proxy = base.free_port()
-            configure(made_stage, extra)
+            configure(made_stage, policy)
             host.manage(made_stage)
         else:
             host.prepare(room, f"http://127.0.0.1:{port}")
@@ -170,14 +170,13 @@ def stage(
             end_link(room)
 
 
-def configure(stage: Stage, extra: str = "") -> None:
+def configure(stage: Stage, policy: str = "") -> None:
     """Write foldlog's configuration: its store, its port, the provider as every upstream, the model's window."""
     stage.room.environ["FOLDLOG_COMMAND"] = json.dumps([str(foldlog(stage.room))])
     upstream = json.dumps(f"http://127.0.0.1:{stage.port}")
     lines = [
         f"db = {json.dumps('sqlite:///' + str(stage.db))}",
         f"port = {stage.proxy}",
-        extra,
         "[upstreams]",
         *(f"{name} = {upstream}" for name in ("anthropic", "openai", "chatgpt")),
         f"[models.{json.dumps('*')}]",
@@ -186,6 +185,7 @@ def configure(stage: Stage, extra: str = "") -> None:
         "[policy]",
         f"cache_ttl = {json.dumps(f'{scripts.TTL_S}s')}",
         "protected_tokens = 2000",
+        policy,
     ]
     file = stage.room.write(".config/foldlog/config.toml", "\n".join(lines) + "\n")
     stage.room.environ["FOLDLOG_CONFIG"] = str(file)

@@ -57,6 +57,23 @@ def test_a_deferred_pass_changes_no_byte_before_it(asked):
     assert wrong == []
 
 
+def test_drops_land_on_a_rebuild_only(asked):
+    assert [each.row for each in asked if each.row.level == "defer" and each.row.landed] == []
+
+
+def test_a_new_summary_leaves_the_head_before_it_alone(asked):
+    """What was published goes into m[1]; tools, system and m[0] stay what they were until the next fold."""
+    soft = [each for each in asked if each.row.level == "soft" and not each.row.divergence]
+    assert soft
+    for each in soft:
+        before = [(block[1], block[2]) for block in each.before.blocks]
+        now = [(block[1], block[2]) for block in each.record.blocks]
+        first = next(at for at, block in enumerate(each.record.blocks) if block[0].startswith(("messages.0", "input.")))
+        while now[first][0] != "user":  # items of the system stand before the head on one wire
+            first += 1
+        assert now[: first + 1] == before[: first + 1]
+
+
 def test_every_lost_cache_read_has_its_cause_in_the_log(asked):
     assert [(each.record.n, each.record.step, each.row) for each in asked if each.cause == "unexplained"] == []
 
@@ -70,6 +87,7 @@ def test_between_folds_the_cache_is_read_as_without_foldlog(managed, asked, alon
 def test_the_log_knows_what_the_provider_counted(asked):
     told = [(each.row.prompt, each.record.total) for each in asked if each.row and each.row.prompt >= 0]
     assert len(told) >= 30
+    assert asked[-1].row.prompt == asked[-1].record.total, "the last step's usage is not known"
     assert [pair for pair in told if pair[0] != pair[1]] == []
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from e2e import measure, scripts
 from e2e.hosts import claude
+from e2e.provider import record
 from e2e.provider.scenario import Failure
 from e2e.stage import stage
 
@@ -46,6 +49,7 @@ def test_busy_providers_and_broken_streams_are_lived_through(host, tmp_path):
     made = play(tmp_path, host, lambda work: scripts.trouble(work, host.WINDOW, TROUBLE))
     met = {each.failure for each in made.records if each.failure}
     assert met == {failure.kind for failure in TROUBLE}
+    assert events(made.db, ev.OverflowReported) == [], "a busy provider was taken for a full window"
     asked = measure.main(made.records, measure.rows(made.db))
     assert [each.record.n for each in asked if each.cause == "unexplained"] == []
     wrong = [each.record.n for each in asked if each.changed and each.row.level == "defer" and not each.row.divergence]
@@ -87,3 +91,17 @@ def test_thinking_comes_back_as_it_was(host, tmp_path, bound):
     assert any(each.thinking for each in made.records)
     levels = {row.level for row in measure.rows(made.db)}
     assert levels & {"soft", "soft+"}, "nothing was rebuilt: nothing was shown"
+
+
+def test_with_compaction_off_the_window_is_the_hosts(host, tmp_path):
+    """No numbers, no drops, no head; what the host does by itself when the window is full, it does."""
+    script = lambda work: scripts.long(work, host.WINDOW, steps=32, stop=99)  # noqa: E731
+    with stage(tmp_path / "r", host, script, managed=True, policy="compaction = false") as made:
+        ran = made.play(scripts.PROMPT.format(track="main", step=0))
+        records = made.records
+        bodies = [record.body_of(made.room.provider, each) for each in records]
+    assert ran.code in {0, 1}
+    said = [str(body.get("messages") or body.get("input")) for body in bodies]
+    assert [text for text in said if re.search(r"§\d+§", text) or "<session-history" in text] == []
+    assert any(each.kind == "summary" or each.failure == "overflow" for each in records)
+    assert [each.message for each in records if each.failure == "invalid"] == []
