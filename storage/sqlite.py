@@ -43,6 +43,13 @@ OPEN_S = 5.0
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_NO_LOCKS = {
+    sqlite3.SQLITE_IOERR_LOCK,
+    sqlite3.SQLITE_IOERR_RDLOCK,
+    sqlite3.SQLITE_IOERR_SHMLOCK,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+    sqlite3.SQLITE_IOERR_SHMOPEN,
+}
 
 
 class Pool(SQLiteConnectionPool):
@@ -138,6 +145,7 @@ class SQLiteBackend:
         try:
             with contextlib.closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True, timeout=OPEN_S)) as db:
                 names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                triggers = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
         except sqlite3.Error as error:
             if _code(error) in _BUSY:
                 raise self._error(error) from error
@@ -148,6 +156,13 @@ class SQLiteBackend:
         if names and not {"meta", "stored_events"} <= names:
             raise StoreUnavailable(
                 "the file is an SQLite database of something else, not a foldlog store; name another file",
+                value=str(self.path),
+            )
+        if triggers:
+            # every write would run it, and fail where it calls what only its own program has
+            raise StoreUnavailable(
+                f"another program put a trigger into the store ({triggers[0]}), which would run at foldlog's writes; "
+                f"nothing was written. Take it out: sqlite3 '{self.path}' 'DROP TRIGGER {triggers[0]}'",
                 value=str(self.path),
             )
 
@@ -419,6 +434,12 @@ class SQLiteBackend:
             return _busy("another process")
         if code in _BROKEN or "malformed" in str(error) or "not a database" in str(error):
             return StoreDamaged(f"the store's file {self.path} is damaged or not a database: {error}; restore a backup")
+        if code == sqlite3.SQLITE_PROTOCOL or _full_code(error) in _NO_LOCKS:
+            return StoreUnavailable(
+                f"the folder of the store does not lock files as SQLite needs it ({error}), as shared and network "
+                "folders do not; put the store on a local disk",
+                value=str(self.path),
+            )
         if code == sqlite3.SQLITE_CONSTRAINT:
             return StoreDamaged(f"the store holds rows its heads do not know of: {error}; run `foldlog verify`")
         return StoreUnavailable(
@@ -448,12 +469,16 @@ def new_file(target: Path) -> Iterator[None]:
 
 
 def _code(error: BaseException) -> int:
+    return _full_code(error) & 0xFF
+
+
+def _full_code(error: BaseException) -> int:
     while error is not None and not isinstance(error, sqlite3.Error):
         if error.__cause__ is None:
             return 0
         error = error.__cause__
     code = getattr(error, "sqlite_errorcode", None)
-    return code & 0xFF if code else 0
+    return code or 0
 
 
 def _busy(who: str) -> StoreBusy:

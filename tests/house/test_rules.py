@@ -22,7 +22,7 @@ def test_what_is_not_ours_has_a_reason_and_no_test():
     assert sorted(reasons.keys() & all_named().keys()) == []
 
 
-@pytest.mark.parametrize("kind", ["CB", "TP", "TH", "OV", "TC", "UN", "RF"])
+@pytest.mark.parametrize("kind", ["CB", "TP", "TH", "OV", "TC", "CL", "UN", "IM", "RF"])
 def test_each_class_of_reports_is_there(kind: str):
     declared = [rule for rule, pages in all_declared().items() if pages == ["reports.md"]]
     assert [rule for rule in declared if rule.startswith(kind)]
