@@ -68,6 +68,7 @@ class Machine(Steps, Past):
         self.side: list[host.Round] | None = None
         self.flushed = self.lost = self.reopened = self.interloped = False
         self.totals: list[int] = []
+        self.limits: set[int] = set()
         self.last: foldlog.Request | None = None
         self.rebuilt_now = self.seen = self.numbered = self.swept = 0
         self.ticks = 0

@@ -118,7 +118,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     event = now.event
     decision = event.decision
     if decision is not None and decision.source == "provider":
-        limits = {*WINDOWS, 3_000, 900, 128_000} - {0}
+        limits = {*WINDOWS, *machine.limits, 3_000, 900, 128_000} - {0}
         expected = {total * 10_000 // limit for total in machine.totals for limit in limits}
         assert decision.percent in expected, f"PROP-5: usage of {decision.percent} was never reported"
     if isinstance(event, ev.PassDeferred):

@@ -121,7 +121,7 @@ class FoldlogMachine(RuleBasedStateMachine):
     def usage(self, percent: int, missing: int) -> None:
         self.do("usage", percent=percent, missing=missing)
 
-    @rule(kind=st.integers(0, 4), limit=st.integers(0, 2))
+    @rule(kind=st.integers(0, 4), limit=st.integers(0, 4))
     def fail(self, kind: int, limit: int) -> None:
         self.do("fail", kind=kind, limit=limit)
 

@@ -277,8 +277,16 @@ class Steps:
         return foldlog.Request(self.session(), request._produced, 0, True)
 
     def do_fail(self, kind: int = 0, limit: int = 0) -> None:
-        """The request was not answered."""
+        """The request was not answered. ``limit`` from 3 on: an overflow in the provider's own words."""
         if self.last is None:
+            return
+        if limit > 2:
+            size = self.last._produced.event.tokens
+            self.limits |= {size * 4 // 5, 2 * size}
+            words = f"prompt is too long: {size} tokens > {size * 4 // 5} maximum"
+            if limit > 3:
+                words = f"input length and max_tokens exceed context limit: {size} + 900000 > {2 * size}"
+            self.command(lambda: self._again(self.last).report_error(400, words))  # type: ignore[arg-type]
             return
         name = ("not_processed", "aborted", "broken", "unknown", "overflow")[kind % 5]
         said = {"limit": (None, 3_000, 900)[limit % 3]} if name == "overflow" else {}
@@ -435,7 +443,7 @@ class Steps:
         """PROP-11: what cannot be used is refused, and leaves everything as it was."""
         good = self.handed(self.flat())
         bad: list[Any] = [
-            {"role": 5 if self.codec == "openai-responses" else "nobody", "content": "x"},  # there a new role may come
+            {"role": 5 if self.codec in ("openai-responses", "pi") else "nobody", "content": "x"},
             {"role": "user"},
             b"{",
             b"[1]",
