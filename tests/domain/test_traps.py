@@ -151,6 +151,17 @@ def test_behind_a_rebuild_the_prefix_stands_at_once():
         request = after
 
 
+class Coming:
+    """Summaries of which one may always still come."""
+
+    def hint(self, core: Any) -> tuple[bool, bool]:
+        return True, False
+
+    def watch(self, core: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @pytest.mark.rule("ACC-3")
 def test_an_old_call_of_ctx_reduce_stays_until_a_rebuild_however_far_the_tail_grows():
     host = chat()
@@ -158,8 +169,12 @@ def test_an_old_call_of_ctx_reduce_stays_until_a_rebuild_however_far_the_tail_gr
     for number in range(5):
         host.tool(f"r{number}", "Queued: drop.", name="ctx_reduce", drop=str(number))
     request = lost(host)
+    host.session.core.summaries = Coming()
+    host.session.reduce("2")
     for number in range(60):
+        use(request, 140_000)
         after = host.tool(f"u{number}", "x", n=number)
+        assert host.last().decision.held, "something waits, and a summary may come"
         assert goes_on(request, after)
         assert wire(after).count('"ctx_reduce"') == 5
         request = after
@@ -377,11 +392,14 @@ def test_an_id_used_again_is_dropped_queued_and_compared_by_turn():
     other = Chat(codec="openai-chat", policy=BARE)
     other.say(user("start"))
     for number in range(5):
-        _chat_tool(other, "same", f"{number} " + tokens(400), "Bash", n=number)
+        _chat_tool(other, "same", f"{number} " + tokens(400), "Bash", n=number, script=tokens(600))
     other.session.reduce("3")
     other.session.flush()
     other.say(user("go on"))
-    assert [tag.status for tag in other.state.tags[1:6]] == ["active", "dropped", "active", "active", "active"]
+    _chat_tool(other, "same", "once more", "Bash")
+    states = [tag.status for tag in other.state.tags if tag.kind == "tool"]
+    assert states == ["active", "dropped", "active", "active", "active", "active"]
+    assert other.state.tags[2].mode == "full"
 
 
 @pytest.mark.rule("T36", "T48", "ACC-9")
@@ -455,6 +473,25 @@ def test_what_is_said_is_said_at_the_live_end_and_nowhere_else():
     assert said > 8
 
 
+@pytest.mark.rule("T12")
+@pytest.mark.parametrize("what", ["nudge", "time"])
+def test_nothing_is_said_in_what_comes_anew_before_the_end(what: str, monkeypatch: pytest.MonkeyPatch):
+    """A host that writes an older message anew brings parts no request held, and they are not the end."""
+    host = chat(context_limit=1_000_000, lanes=False, policy={"cache_ttl": "never"})
+    with monkeypatch.context() as patch:
+        patch.setattr(words, "WORDS", ())
+        for number in range(16):
+            request = host.tool(f"t{number}", tokens(5_000) + str(number), n=number)
+    use(request, 1_000)
+    place = 6 if what == "nudge" else 0
+    host.messages[place] = user([result("t2", "anew")]) if what == "nudge" else user("start anew")
+    host.again(wait=700)
+    event = events(host.session, ev.PassDeferred)[-1]
+    assert [arrival.m for arrival in event.arrivals] == [place + 1]
+    assert not [one for one in event.arrivals[0].edits if isinstance(one, e.SetText)]
+    assert event.inserts == ()
+
+
 class _Insert:
     """A word that puts a whole arc of ours behind the newest message, once."""
 
@@ -489,12 +526,16 @@ def test_an_arc_of_ours_is_replayed_from_the_log_whatever_is_live(monkeypatch: p
 
 
 @pytest.mark.rule("T13", "LAW-3")
-def test_a_deferred_pass_cannot_take_an_insert_away():
+@pytest.mark.parametrize("kind", ["none", "text"])
+@pytest.mark.parametrize("new", [False, True])
+def test_a_deferred_pass_cannot_take_an_insert_away(kind: Any, new: bool):
+    """Neither behind what was shown, nor behind what it shows itself, where one of that name may not stand."""
     host = chat()
-    last = host.last()
-    view = host.session.core.hot().view
-    m = host.state.end()
-    taken = ev.PassDeferred(last.at, "", 2, last.now, last.wire, 1, (), (e.Insert(m, 0, "todo-1", "none"),), b"", 1)
+    last, view, m = host.last(), host.session.core.hot().view, host.state.end() + new
+    arrivals = (e.Arrival(m, 0, (9,)),) if new else ()
+    if kind == "text":
+        view.anchors["todo-1"] = 1
+    taken = ev.PassDeferred(last.at, "", 2, last.now, last.wire, 1, arrivals, (e.Insert(m, 0, "todo-1", kind),), b"", 1)
     with pytest.raises(LawBroken):
         views.preview(view, taken, {})
 
