@@ -9,17 +9,24 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 
-from .domain.errors import FoldlogError, PassFailed, place
+from .domain.errors import FoldlogError, PassFailed, how
+
+LEFT_OUT = "a defect of foldlog: a part was left out"
+STOPPED = "a defect of foldlog: the pass was stopped"
 
 
 @contextlib.contextmanager
-def deciding(part: str) -> Iterator[None]:
-    """Turn whatever else breaks in a part that decides what is sent into a ``PassFailed`` (FAIL-2)."""
+def deciding(stream: str, part: str) -> Iterator[None]:
+    """Turn whatever else breaks in a part that decides what is sent into a ``PassFailed``; the log is told (FAIL-2)."""
     try:
         yield
+    except PassFailed as error:
+        _log(STOPPED, stream, error.part, how(error.__cause__ or error))
+        raise
     except FoldlogError:
         raise
     except Exception as error:
+        _log(STOPPED, stream, part, how(error))
         raise PassFailed(part, error) from error
 
 
@@ -29,15 +36,19 @@ def beside(stream: str, part: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is, the request is made already
-        tell(stream, [(part, f"{type(error).__name__} at {place(error)}")])
+        tell(stream, [(part, how(error))])
 
 
 def tell(stream: str, parts: Iterable[tuple[str, str]], number: int = 0) -> None:
     """Log parts that were left out, each with how it broke. ``number``: of which pass, 0 = of none."""
-    for part, how in parts:
-        import structlog  # loaded where something broke: it costs a start nothing
+    for part, said in parts:
+        _log(LEFT_OUT, stream, part, said, number=number)
 
-        log = structlog.get_logger("foldlog.engine")
-        if not structlog.is_configured():  # a program foldlog is embedded in keeps its standard output
-            log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-        log.error("a defect of foldlog: a part was left out", part=part, error=how, session=stream, number=number)
+
+def _log(what: str, stream: str, part: str, said: str, **more: int) -> None:
+    import structlog  # loaded where something broke: it costs a start nothing
+
+    log = structlog.get_logger("foldlog.engine")
+    if not structlog.is_configured():  # a program foldlog is embedded in keeps its standard output
+        log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+    log.error(what, part=part, error=said, session=stream, **more)

@@ -302,7 +302,7 @@ class Core:
         return whole(self.reader, self.options, hot, self.body, self.text, at, raws, system, tools)
 
     def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
-        with defects.deciding("the decision"):
+        with defects.deciding(self.stream, "the decision"):
             pairing.check_news(state, intake.seen)
             settings = self.settings(intake.policy, intake.model)
             given = Given(
@@ -386,7 +386,7 @@ class Core:
         scene = identity.Scene(hot.state, intake.seen)
         places = {edit.m: scene.index(edit.m) for edit in getattr(outcome, "edits", ())}
         resets = {m: first for m, (first, _) in intake.seen.revised.items()}
-        with defects.deciding("the request"):
+        with defects.deciding(self.stream, "the request"):
             change = views.preview(hot.view, outcome, resets, places)
             sees, length = ahead(hot.view, plan.events), hot.state.base_len
             work = Pending(hot, sees, scene, change, self._fresh(intake), self._fresh_text(texts), length)

@@ -53,7 +53,7 @@ def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int |
     raws = core.reader.raws(messages)
     with core.lock:
         at = core.clock()
-        with defects.deciding("the last good request"):
+        with defects.deciding(core.stream, "the last good request"):
             made = _made(core, raws, system, tools, at, at if now is None else now)
         if made is None:
             return None

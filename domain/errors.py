@@ -29,6 +29,11 @@ def place(error: BaseException) -> str:
     return "" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
 
 
+def how(error: BaseException) -> str:
+    """Return kind and place of a defect, for logs."""
+    return f"{type(error).__name__} at {place(error)}"
+
+
 class FoldlogError(Exception):
     """The base of all errors of foldlog.
 
@@ -170,6 +175,6 @@ class PassFailed(FoldlogError):
     def __init__(self, part: str, error: Exception) -> None:
         self.part = part
         super().__init__(
-            f"foldlog has a defect: {part} broke ({type(error).__name__} at {place(error)}), and without it what to "
+            f"foldlog has a defect: {part} broke ({how(error)}), and without it what to "
             "send cannot be known. Nothing was sent and the session is as it was. Please report it with its log."
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from ..arcs import call_part
 from ..edits import Arrival, Insert, SetText
-from ..errors import place
+from ..errors import how
 from ..hygiene import LARGE, LEVELS, UNCOUNTED, WORTH, level, severity
 from ..identity import Scene
 from ..policy import Settings
@@ -92,7 +92,7 @@ def say(scene: Scene, tagged: Tagged, settings: Settings, now: int) -> Said:
         try:
             spoken = word.say(to)
         except Exception as error:  # noqa: BLE001 - whatever it is, it may not cost a turn (FAIL-1)
-            failed.append((word.name, f"{type(error).__name__} at {place(error)}"))
+            failed.append((word.name, how(error)))
         else:
             found += [spoken] if spoken is not None else []
     edits = tuple(one.said for one in found if isinstance(one.said, SetText))

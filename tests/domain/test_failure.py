@@ -122,10 +122,13 @@ def test_a_lane_that_breaks_stops_the_pass_and_changes_nothing(lane: str, what: 
     host.say(user("start"))
     ready(host)
     before = fingerprint(host.session)
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, capture_logs() as logs:
         breaks(patch, lanes, "LANES", lane, **{what: broken})
         with pytest.raises(foldlog.FoldlogError) as caught:
             host.again()
+    (told,) = logs
+    assert (told["part"], told["session"]) == (f"lane {lane}", "session/api/chat")
+    assert told["error"].startswith("KeyError at ")
     assert caught.value.code == "PASS_FAILED"
     assert f"lane {lane}" in str(caught.value)
     assert "Nothing was sent" in str(caught.value)
@@ -175,10 +178,11 @@ def test_all_else_that_decides_the_request_stops_the_pass_too(module: Any, name:
     if name == "fold":
         host.reopen(model="b")
     before = fingerprint(host.session)
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(module, name, broken)
         with pytest.raises(foldlog.PassFailed) as caught:
             host.again()
+    assert [one["part"] for one in logs] == [caught.value.part]
     assert caught.value.code == "PASS_FAILED"
     assert fingerprint(host.session) == before
     assert host.again(wait=0).level in ("soft+", "hard")

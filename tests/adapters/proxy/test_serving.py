@@ -14,6 +14,7 @@ import zstandard
 from foldlog.adapters.proxy import upstream
 from foldlog.domain import events as ev
 from foldlog.domain.errors import MessageError, TooLarge
+from foldlog.domain.passes.decide import tagger
 from support.proxy import AGENT, Provider, Proxy, assistant, body, events, failed, streamed, user, wait_for
 
 ONE = [user("hello")]
@@ -150,6 +151,24 @@ def test_a_defect_of_ours_sends_nothing(provider: Provider, proxy: Proxy, monkey
     assert "RuntimeError" in answer.text
     assert "secret" not in answer.text
     assert not provider.seen
+
+
+@pytest.mark.rule("FAIL-2")
+def test_a_pass_that_breaks_sends_nothing_and_the_next_one_is_whole(
+    provider: Provider, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any) -> Any:
+        raise RuntimeError("a secret thing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tagger, "tag", broken)
+        answer = proxy.ask(ONE)
+    assert answer.status_code == 500
+    assert "foldlog has a defect: the decision broke" in answer.text
+    assert "secret" not in answer.text
+    assert not provider.seen
+    assert proxy.ask(ONE).status_code == 200
+    assert len(provider.seen) == 1
 
 
 def test_two_sessions_at_once(provider: Provider, proxy: Proxy) -> None:
