@@ -13,9 +13,9 @@ from . import engine, last_good
 from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError
-from .domain.overflow import Explained, explain, judge, outcome, unbound
+from .domain.overflow import Explained, bulky, explain, judge, outcome, unbound
 from .domain.passes.schedule import gauge
-from .domain.session import UNBOUND
+from .domain.session import BULKY, UNBOUND
 from .domain.window import percent
 from .projections import request as requests
 from .projections.hot import Hot
@@ -235,6 +235,8 @@ class Request:
                 self._overflowed(_figures(found), answered, words, command)
             elif unbound(found, words):
                 self._ended(UNBOUND, words, command)
+            elif bulky(found):
+                self._ended(BULKY, words, command)
             else:
                 self.report_failure(outcome(found), detail=words, command=command)
         return found

@@ -123,7 +123,8 @@ class UsageReported(Base, frozen=True, array_like=True, gc=False, tag="UR"):
 class RequestOutcome(Base, frozen=True, array_like=True, gc=False, tag="RO"):
     """How pass ``number`` ended other than by an answer: ``not_processed``, ``aborted``, ``broken``, ``unknown``.
 
-    ``detail``: the provider's words, as a chunk (they may quote content), empty where there are none.
+    Refused as of another conversation (THINK-4): ``unbound``; for pictures or bytes (IMAGE-2): ``bulky``. ``detail``:
+    the provider's words, as a chunk (they may quote content), empty where there are none.
     """
 
     number: int

@@ -129,6 +129,8 @@ def _spend(state: State, number: int, signals: tuple[str, ...]) -> None:
     """Take back the signals this pass has used: each is one pass's alone, whatever came of it (T10)."""
     if "flush" in signals:
         state.flush, state.flushed_by = False, number
+    if "picture_recovery" in signals:
+        state.bulky = False
     if "cache_loss" in signals:
         state.lost = ""
     if "open_rebuild" in signals:

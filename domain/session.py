@@ -19,6 +19,7 @@ from .transcript import Call, Message, Result
 
 COMMANDS_KEPT = 1000
 UNBOUND = "unbound"
+BULKY = "bulky"
 """How a request ended whose signed reasoning the provider took for that of another conversation (4.6)."""
 STALE = "stale"
 """The kind of a run whose stretch the host changed meanwhile: nobody's failure, so it counts for none."""
@@ -71,7 +72,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     # to its provider the child is new: what nothing has made smaller yet is looked at like a first pass (T50)
     state.unmanaged = not state.compartments and all(tag.status == "active" for tag in state.tags)
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
-    state.drained, state.unbound, state.withheld = None, False, 0
+    state.drained, state.unbound, state.bulky, state.withheld = None, False, False, 0
     keep = state.pos[event.head] + 1 if event.head else 0
     state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
@@ -229,7 +230,13 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
 def _outcome(state: State, event: ev.RequestOutcome) -> None:
     if event.outcome == UNBOUND and event.number in state.counted:
         state.unbound = True
-    if event.outcome not in ("not_processed", UNBOUND) or state.last is None or event.number != state.last.number:
+    if event.outcome == BULKY and event.number in state.counted:
+        state.bulky = True
+    if (
+        event.outcome not in ("not_processed", UNBOUND, BULKY)
+        or state.last is None
+        or event.number != state.last.number
+    ):
         return
     if event.number in (state.rebuilt, state.reopened_by):
         state.reopened = True

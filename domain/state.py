@@ -105,7 +105,8 @@ class State(msgspec.Struct, array_like=True):
 
     ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at; ``drained``: usage
     at the last emergency batch of this stay in the force band; ``withheld``: passes in a row that put a rebuild off for
-    the running turn's reasoning; ``unbound``: the provider took reasoning for that of another conversation; ``spares``:
+    the running turn's reasoning; ``unbound``: the provider took reasoning for that of another conversation; ``bulky``:
+    it refused pictures, or the body for its bytes; ``spares``:
     tokens no longer sent of parts that stay.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
@@ -207,6 +208,7 @@ class State(msgspec.Struct, array_like=True):
     reduced: bool = False
     nudged: tuple[str, int] | None = None
     called: bool = False
+    bulky: bool = False
     reopened_by: int = 0
 
     @property

@@ -245,6 +245,7 @@ LANES = {
     "smart": "a later call made it pointless",
     "stale_reduce": "it only marked what was spent",
     "images": "the model had seen it, and newer things had left",
+    "pictures": "the provider refused so many or such large pictures",
 }
 """Why a lane takes out what nobody marked, in words."""
 

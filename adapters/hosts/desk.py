@@ -17,6 +17,7 @@ import structlog
 from ... import __version__
 from ...api import Engine, Session, Status
 from ...domain.errors import FoldlogError, InputError, Refused, StoreBusy, StoreError, UnknownSession
+from ...domain.overflow import bulky
 from ...domain.passes.schedule import calibrated, gauge
 from ...projections.guidance import GUIDANCE
 from ...request import Request
@@ -133,7 +134,7 @@ class Desk:
         found = request.report_error(given.status or None, given.text, command=given.command)
         key = caller.host, given.session
         with self._lock:
-            again = found.overflow and key not in self._over
+            again = (found.overflow or bulky(found)) and key not in self._over
             if again:
                 self._over.add(key)
         return {"kind": found.kind, "what_to_do": found.what_to_do, "again": again}

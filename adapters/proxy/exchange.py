@@ -14,7 +14,7 @@ import httpx
 import msgspec
 
 from ...domain.errors import FoldlogError
-from ...domain.overflow import unbound
+from ...domain.overflow import bulky, unbound
 from . import answer, passing, preparing, reporting, upstream
 from .answer import Send
 from .door import Came, Door
@@ -181,7 +181,7 @@ async def _refused(one: Exchange, status: int, body: bytes) -> bool:
     words = _words(one, body)
     found = await reporting.refused(one.door, one.ready, one.caller, status, words)
     fits = found.overflow and not found.output_driven  # where the answer asked for is the cause no fold helps
-    if one.last or not (fits or unbound(found, words)):
+    if one.last or not (fits or unbound(found, words) or bulky(found)):
         return False
     smaller = await preparing.again(one.door, one.ready)
     if smaller is None:

@@ -32,6 +32,11 @@ def unbound(said: Explained, words: str) -> bool:
     return said.kind == "thinking" and "bound to a different conversation" in words.lower()
 
 
+def bulky(said: Explained) -> bool:
+    """Whether pictures were refused, or the body for its bytes: what is shed then is pictures (IMAGE-2)."""
+    return said.kind in ("images", "bytes")
+
+
 def outcome(said: Explained) -> str:
     """Return how a request ended that did not overflow: ``not_processed``, ``broken`` or ``unknown``.
 

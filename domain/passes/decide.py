@@ -148,9 +148,10 @@ def decide(
     if given.blocked and due == "pressure" and not allowed.granted and not state.marked:
         # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
-    if running and not reasons and not gauge.force and not state.flush and allowed.granted and state.primary:
+    asked = reasons or state.flush or state.bulky
+    if running and not asked and not gauge.force and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
-    urgent = reasons or state.flush or state.lost or state.reopened or state.unbound
+    urgent = asked or state.lost or state.reopened or state.unbound
     if allowed.granted and not urgent and reasoning.holds(scene, gauge.settings, gauge.percent, gauge.bands.execute):
         allowed = permission.Permission(False, (*allowed.signals, "thinking_hold"), 0)
     refresh = fresh and allowed.granted and not allowed.reach  # m[1] lies before what a divergence lets a pass touch
@@ -163,7 +164,7 @@ def decide(
     begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
     queue = tuple(item for item in queue if item.index >= begin)
     headed = bool(reasons) or refresh
-    wanted = headed or state.flush or state.unbound
+    wanted = headed or state.flush or state.unbound or state.bulky
     ask = None
     if not quiet:
         ask = _ask(scene, gauge, allowed, begin, keep, queue, facts, given.model, wanted=wanted, headed=headed)
@@ -296,6 +297,8 @@ def _signals(state: State, reasons: tuple[str, ...], *, published: bool) -> tupl
         found.append("open_rebuild")
     if state.unbound:
         found.append("thinking_recovery")
+    if state.bulky:
+        found.append("picture_recovery")
     if published:
         found.append("published")
     return tuple(found)

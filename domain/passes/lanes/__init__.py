@@ -37,6 +37,7 @@ LANES = (
     Lane("smart", smart.plan, smart.wants),
     Lane("stale_reduce", stale.reduces),
     Lane("images", images.plan),
+    Lane("pictures", images.shed),
     Lane("hollow", stale.hollow),
     Lane("followers", followers.plan),
     Lane("companions", reasoning.companions),

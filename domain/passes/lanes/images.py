@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from ...transcript import Media
+from ...edits import SetMedia
+from ...identity import Scene
+from ...state import key
+from ...transcript import Media, Result
 from .drops import drop
 from .shape import Ask, Item, Work
 
 NAME = "images"
 LARGE = 200
 """Bytes up to which a file costs nothing worth a thought: a link, not a picture."""
+COST = 1_200
+"""Tokens taken for a picture inside a result: what it is known to hold is the result's alone."""
 
 
 def plan(ask: Ask) -> Work:
@@ -33,6 +38,53 @@ def plan(ask: Ask) -> Work:
             if item is not None and item.net > 0:
                 items.append(item)
     return Work(NAME, tuple(items))
+
+
+def shed(ask: Ask) -> Work:
+    """Take pictures out after a provider refused them, or the body for its bytes (IMAGE-2).
+
+    All but those of the newest message that holds any go first; where there are no others, those. A file keeps its
+    number in its place, a result its text.
+    """
+    scene = ask.scene
+    if not scene.state.bulky:
+        return Work("pictures")
+    places = [index for index in range(ask.begin, scene.length()) if _pictures(scene, scene.at(index), ask.taken)]
+    items = [item for index in places[:-1] or places for item in _without(ask, scene.at(index), index)]
+    return Work("pictures", tuple(items))
+
+
+def _pictures(scene: Scene, m: int, taken: frozenset[int]) -> list[int]:
+    """Return the parts of a message that still show pictures."""
+    state = scene.state
+    found = []
+    for p, part in enumerate(scene.message(m).parts if m not in scene.seen.revised else ()):
+        number = state.tag_of.get(key(m, p), 0)
+        if not number or number in taken or state.tags[number - 1].status != "active":
+            continue
+        inside = isinstance(part, Result) and part.media and state.spares.get(key(m, p), 0) < _cost(part)
+        if inside or (isinstance(part, Media) and part.size > LARGE):
+            found.append(p)
+    return found
+
+
+def _cost(part: Result) -> int:
+    return min(part.media * COST, part.tokens)
+
+
+def _without(ask: Ask, m: int, index: int) -> list[Item]:
+    """Return how the pictures of a message leave."""
+    scene = ask.scene
+    items: list[Item] = []
+    for p in _pictures(scene, m, ask.taken):
+        part = scene.message(m).parts[p]
+        if isinstance(part, Result):
+            frees = _cost(part)
+            items.append(Item(0, "", (SetMedia(m, p, "strip"),), frees, index, frees, ((m, p, frees),)))
+        else:
+            item = drop(scene, scene.state.tag_of[key(m, p)], ask.recent)
+            items += [item] if item is not None else []
+    return items
 
 
 def _answered(ask: Ask) -> int:
