@@ -137,11 +137,12 @@ def test_each_quiet_request_begins_with_the_one_before(codec: str):
 @pytest.mark.rule("ACC-2")
 def test_behind_a_rebuild_the_prefix_stands_at_once():
     host = chat()
-    request = fill(host, 10, 900)
-    host.session.reduce("2-6")
-    use(request, 180_000)
+    request = fill(host, 20, 900)
+    host.session.reduce("2-7")
+    use(request, 140_000)
     rebuilt = host.turn()
     assert rebuilt.level == "soft+"
+    assert sum(tag.status == "active" and tag.kind == "tool" for tag in host.state.tags) > 6, "more could go"
     request = rebuilt
     for _ in range(5):
         use(request, 100_000)
