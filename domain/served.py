@@ -72,6 +72,7 @@ def passed(state: State, event: ev.Pass) -> None:
     _spend(state, event.number, signals)
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
+    state.paid = state.paid if pressed else 0
     _stay(state, decision)
     _told(state, event)
     hygiene.grow(state, event.arrivals)
@@ -95,6 +96,7 @@ def passed(state: State, event: ev.Pass) -> None:
         state.queue.pop(number, None)
     state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
     state.unbound = False
+    state.paid = decision.tokens if pressed and decision is not None else 0
     state.held, state.looked, state.swept = 0, state.swept, len(state.tags)
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:

@@ -72,7 +72,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     # to its provider the child is new: what nothing has made smaller yet is looked at like a first pass (T50)
     state.unmanaged = not state.compartments and all(tag.status == "active" for tag in state.tags)
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
-    state.drained, state.unbound, state.bulky, state.withheld = None, False, False, 0
+    state.drained, state.paid, state.unbound, state.bulky, state.withheld = None, 0, False, False, 0
     keep = state.pos[event.head] + 1 if event.head else 0
     state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
@@ -85,6 +85,7 @@ def _model(state: State, event: ev.ModelChanged) -> None:
         state.drained = None
         if state.learnt and state.learnt[0] != event.model:
             state.learnt = None
+    state.paid = 0
     state.model, state.context_limit, state.output_limit = event.model, event.context_limit, event.output_limit
 
 

@@ -104,7 +104,8 @@ class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
     ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at; ``drained``: usage
-    at the last emergency batch of this stay in the force band; ``withheld``: passes in a row that put a rebuild off for
+    at the last emergency batch of this stay in the force band; ``paid``: usage at the newest rebuild of this pressure
+    episode, 0 for none or another model or window since; ``withheld``: passes in a row that put a rebuild off for
     the running turn's reasoning; ``unbound``: the provider took reasoning for that of another conversation; ``bulky``:
     it refused pictures, or the body for its bytes; ``spares``:
     tokens no longer sent of parts that stay.
@@ -198,6 +199,7 @@ class State(msgspec.Struct, array_like=True):
     withheld: int = 0
     unbound: bool = False
     drained: int | None = None
+    paid: int = 0
     spares: dict[int, int] = msgspec.field(default_factory=dict)
     bounds: str = ""
     tail: int = 0

@@ -132,11 +132,13 @@ def decide(
         keep = protection.protected(state, floor, emergency=gauge.emergency)
         queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
     behind = divergence.index if divergence is not None and not _only_blanks(scene) else None
+    pressed = due != "defer" or gauge.force
+    news = pressed and (gauge.told or _news(state, given))
     allowed = permission.permit(
         primary=state.primary,
         compaction=managed and not side,
-        execute=due != "defer",
-        force=gauge.force and not side,
+        execute=news and due != "defer",
+        force=news and gauge.force and not side,
         signals=signals,
         diverged=behind,
         drainable=sum(item.frees for item in queue),
@@ -172,7 +174,7 @@ def decide(
     if missing:
         return Need(parts=missing)
     works = lanes.run(ask) if ask is not None else ()
-    landing = _landing(works, allowed, wanted=wanted)
+    landing = _landing(works, allowed, wanted=wanted, least=0 if queue else _least(state, gauge))
     left_out = tuple(name for name, _ in said.failed)
     cost = _price(scene, given, gauge, queue)
     decision = _decision(due, gauge, allowed, queue, works, landing, quiet, cost, left_out)
@@ -235,8 +237,8 @@ def _ask(
     state = scene.state
     if not gauge.settings.compaction or scene.seen.side or not (allowed.granted or queue):
         return None
-    rides = wanted or gauge.emergency or bool(queue)
-    fresh = not state.primary or not state.episode or state.rebuilt < state.episode
+    rides = wanted or bool(queue) or (gauge.emergency and _grown(state, gauge))
+    fresh = not _settled(state) or (not state.primary and state.tools_order[-1:] > [state.swept])
     routine = rides or (fresh and not (gauge.force and state.drained is not None))
     if not routine and not (gauge.force and state.drained is None):
         return None  # no lane has anything to do: such a pass costs nothing, however many follow each other
@@ -261,14 +263,40 @@ def _ask(
     )
 
 
-def _landing(works: tuple[Work, ...], allowed: permission.Permission, *, wanted: bool) -> tuple[Work, ...]:
-    """Return the work that lands: all of it, or none where the rebuild would not make the request smaller.
+def _news(state: State, given: Given) -> bool:
+    """Whether anything came since the last rebuild: without it pressure would rebuild the same again."""
+    if given.seen.new or given.events or len(state.tags) > state.swept:
+        return True
+    return any(after >= state.rebuilt for after in state.queue.values())
 
-    ``wanted``: the prefix is lost anyway, or a person asked; then even what frees nothing leaves the queue.
+
+def _settled(state: State) -> bool:
+    """Whether this pressure episode has had a rebuild."""
+    return bool(state.episode) and state.rebuilt >= state.episode
+
+
+def _grown(state: State, gauge: schedule.Pressure) -> bool:
+    """Whether a session at 95% may clean up again: usage rose by what is worth a rebuild since the episode's last."""
+    risen = (gauge.tokens - state.paid) * 10_000 >= permission.WORTH * gauge.window.soft
+    return gauge.told or not _settled(state) or risen
+
+
+def _least(state: State, gauge: schedule.Pressure) -> int:
+    """Return what a primary's cleanup has to free beyond, where its episode had a rebuild and nothing else pays."""
+    if not state.primary or gauge.told or not _settled(state):
+        return 0
+    return permission.WORTH * gauge.window.soft // 10_000
+
+
+def _landing(works: tuple[Work, ...], allowed: permission.Permission, *, wanted: bool, least: int) -> tuple[Work, ...]:
+    """Return the work that lands: all of it, or none where the rebuild would not be worth it.
+
+    ``wanted``: the prefix is lost anyway, or a person asked; then even what frees nothing leaves the queue. ``least``:
+    local tokens it has to free more than.
     """
     if not allowed.granted:
         return ()
-    return works if wanted or sum(item.net for work in works for item in work.items) > 0 else ()
+    return works if wanted or sum(item.net for work in works for item in work.items) > least else ()
 
 
 def _fold_reasons(scene: Scene, given: Given, gauge: schedule.Pressure, now: int, answered: bool) -> tuple[str, ...]:

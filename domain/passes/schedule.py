@@ -35,9 +35,14 @@ class Pressure(msgspec.Struct, frozen=True):
         return self.percent >= self.bands.force
 
     @property
+    def told(self) -> bool:
+        """The session counts as at 95% whatever the figure: an overflow, another model, a first look."""
+        return self.source in ("synthetic", "proactive")
+
+    @property
     def emergency(self) -> bool:
         """Usage is at 95% of the hard window, or the provider said overflow, or another model's usage is over it."""
-        if self.source in ("synthetic", "proactive"):
+        if self.told:
             return True
         return self.percent >= 0 and percent(self.tokens, self.window.hard) >= EMERGENCY
 
