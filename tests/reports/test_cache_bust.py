@@ -374,7 +374,7 @@ def grow(host: Chat, kind: str, n: int) -> foldlog.Request:
 
 
 @pytest.mark.rule("CB-01", "CB-03", "CB-19", "PERM-9")
-@pytest.mark.parametrize("share", [66, 70, 80])
+@pytest.mark.parametrize("share", [66, 70, 80, 86, 92])
 def test_under_pressure_they_move_once_an_episode(share: int):
     """Sitting above the threshold for sixty passes with the same cleanup to do again and again: it is done once."""
     host = Chat(lanes=True, policy={"protected_tokens": 0})
