@@ -25,7 +25,7 @@ demo: setup
 	@$(BIN)/foldlog demo
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 e2e: setup
 	@bash scripts/hosts

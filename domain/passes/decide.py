@@ -108,7 +108,7 @@ def decide(
     """
     scene = Scene(state, given.seen)
     now = max(state.seen, given.now)
-    tagged = tagger.tag(scene, bound=given.settings.bound, model=given.model)
+    tagged = tagger.tag(scene, bound=given.settings.bound, model=given.model, managed=given.settings.compaction)
     said = words.say(scene, tagged, given.settings, now)
     answered = any(message.role == "assistant" for message in given.seen.new)
     divergence = _divergence(scene, given)

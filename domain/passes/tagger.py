@@ -28,11 +28,12 @@ class Tagged(msgspec.Struct, frozen=True):
     texts: dict[bytes, bytes]
 
 
-def tag(scene: Scene, *, bound: bool = False, model: str = "") -> Tagged:
+def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = True) -> Tagged:
     """Number every part that is new or revised, in path order, part order.
 
     ``bound``: the model's signed reasoning is bound to the bytes before it; a text before a signed block of the same
     answer then gets its number but shows none (convention 9). ``model``: whom the request is for.
+    ``managed``: what is marked can leave; else a number is of no use, and none is shown.
     """
     state = scene.state
     following = len(state.tags) + 1
@@ -52,7 +53,8 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "") -> Tagged:
                 number = _known(scene, m, p, part)
                 if not number:
                     number, following = following, following + 1
-            visible = state.reduce and p > sealed  # a number the agent cannot use is known, not shown (convention 10)
+            # a number the agent cannot use is known, not shown (convention 10)
+            visible = managed and state.reduce and p > sealed
             tokens += TAG_TOKENS if number and visible else 0
             numbers.append(number if visible else -number)
         edits = (*_repairs(state.codec, m, first, message, texts), *_gone(scene, m, first, message))

@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from support.machine import shrunk
 from support.machine_rules import FAILED, TOTAL, FoldlogMachine, configured
 
-EXAMPLES = int(os.environ.get("FOLDLOG_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("FOLDLOG_EXAMPLES", "500"))
 SHRINKING = 30.0
 """Seconds a failing run is made shorter for."""
 FLOORS = {

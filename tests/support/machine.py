@@ -71,6 +71,7 @@ class Machine(Steps, Past):
         self.limits: set[int] = set()
         self.last: foldlog.Request | None = None
         self.rebuilt_now = self.seen = self.numbered = self.swept = 0
+        self.shy = False
         self.ticks = 0
         self.folded_model: Any = ""
         self.unmanaged = False

@@ -15,6 +15,7 @@ from checker import anthropic, broken_rules, openai, pi, responses, thinking
 from support import machine_host as host
 
 _TAG = re.compile(r"§([0-9]+)§")
+_AWAY = re.compile(r"<!-- \+[0-9]+[mhdw](?: [0-9]+[mhd])? -->\n")
 _DROPPED = re.compile(r"\[dropped §([0-9]+)§\]")
 REPAIRED = {"ANT-8", "ANT-9", "ANT-6"}
 """Rules the host's own array may break where foldlog must not."""
@@ -171,11 +172,12 @@ def _said(what: str, base: Served, now: Served, i: int, j: int) -> str:
 
 
 def explain(
-    codec: str, reduce: bool, message: host.Message, wire: tuple[bytes, ...], dropped: set[int]
+    codec: str, reduce: bool, shy: bool, message: host.Message, wire: tuple[bytes, ...], dropped: set[int]
 ) -> tuple[list[tuple[int, int]], set[str]]:
     """LAW-5, PROP-3: what was sent is the host's message with numbers and with drops somebody asked for, nothing else.
 
-    Return the (tag, part) pairs seen and the call ids that are gone.
+    ``shy``: some numbers may not be shown, since what was marked could not leave when they were given. Return the
+    (tag, part) pairs seen and the call ids that are gone.
     """
     blocks = [block for raw in wire for block in host.seen(codec, json.loads(raw))]
     parts = message["parts"]
@@ -200,7 +202,7 @@ def explain(
                 at += 1
         elif kind == "text":
             assert block[0] == "text", f"{part!r} became {block!r}"
-            tags += _tagged(block[1], part, reduce, dropped, p)
+            tags += _tagged(_said(block[1], message), part, reduce, shy, dropped, p)
             at += 1
         elif kind == "call":
             if block[:2] == ("call", part["id"]):
@@ -210,7 +212,7 @@ def explain(
                 gone.add(part["id"])
         elif kind == "result":
             if block[:2] == ("result", part["id"]):
-                tags += _output(block, part, reduce, dropped, p)
+                tags += _output(block, part, reduce, shy, dropped, p)
                 at += 1
             else:
                 gone.add(part["id"])
@@ -218,13 +220,23 @@ def explain(
             assert block == ("think", part["s"]), f"{part!r} became {block!r}"
             at += 1
         else:
-            at += _picture(blocks[at : at + 2], reduce, dropped, p, tags)
+            at += _picture(blocks[at : at + 2], reduce, shy, dropped, p, tags)
     assert at == len(blocks), f"{message!r} became {blocks!r}"
     return tags, gone
 
 
-def _tagged(said: str, part: host.Part, reduce: bool, dropped: set[int], p: int) -> list[tuple[int, int]]:
-    if not reduce and said == host.written(part):
+def _said(text: str, message: host.Message) -> str:
+    """Return a text without what foldlog tells the agent of a silence: before a person's words, behind their number."""
+    if message["role"] != "user" or any(part["t"] == "result" for part in message["parts"]):
+        return text
+    number = _TAG.match(text)
+    rest = text[number.end() + 1 :] if number else text
+    told = _AWAY.match(rest)
+    return text if told is None else (f"{number[0]} " if number else "") + rest[told.end() :]
+
+
+def _tagged(said: str, part: host.Part, reduce: bool, shy: bool, dropped: set[int], p: int) -> list[tuple[int, int]]:
+    if (not reduce or shy) and said == host.written(part):
         return []
     gone = _DROPPED.fullmatch(said)
     if gone:
@@ -238,19 +250,21 @@ def _tagged(said: str, part: host.Part, reduce: bool, dropped: set[int], p: int)
     return [(int(found[1]), p)]
 
 
-def _output(block: tuple[Any, ...], part: host.Part, reduce: bool, dropped: set[int], p: int) -> list[tuple[int, int]]:
+def _output(
+    block: tuple[Any, ...], part: host.Part, reduce: bool, shy: bool, dropped: set[int], p: int
+) -> list[tuple[int, int]]:
     _, _, texts, media = block
     assert len(texts) <= 1, f"{part!r} became {block!r}"
-    tags = _tagged("".join(texts), part, reduce, dropped, p)
+    tags = _tagged("".join(texts), part, reduce, shy, dropped, p)
     gone = bool(tags) and bool(texts) and bool(_DROPPED.fullmatch(texts[0]))
     assert media == (0 if gone else part["media"]), f"{part!r} became {block!r}"
     return tags
 
 
 def _picture(
-    blocks: list[tuple[Any, ...]], reduce: bool, dropped: set[int], p: int, tags: list[tuple[int, int]]
+    blocks: list[tuple[Any, ...]], reduce: bool, shy: bool, dropped: set[int], p: int, tags: list[tuple[int, int]]
 ) -> int:
-    if blocks[:1] == [("media",)] and not reduce:
+    if blocks[:1] == [("media",)] and (not reduce or shy):
         return 1
     said = blocks[0][1] if blocks and blocks[0][0] == "text" else ""
     gone, found = _DROPPED.fullmatch(said), _TAG.fullmatch(said)

@@ -124,7 +124,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     if isinstance(event, ev.PassDeferred):
         return
     landed = {number for number, _ in event.landed}
-    _by_themselves(machine, event, state, landed - machine.asked)
+    _by_themselves(machine, now, state, landed - machine.asked)
     if isinstance(event, ev.BaselineFolded):
         _fold_causes(machine, now, told)
     else:
@@ -149,15 +149,37 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     assert not landed & set(newest), f"a protected result was dropped: {landed & set(newest)}"
 
 
-def _by_themselves(machine: Machine, event: Any, state: Any, numbers: set[int]) -> None:
-    """What leaves unasked: tools' output that the last rebuild showed, or any of it where the window is nearly full."""
+def _by_themselves(machine: Machine, now: checks.Served, state: Any, numbers: set[int]) -> None:
+    """What leaves unasked: tools' output that the last rebuild showed, any of it where the window is nearly full, an
+    output that a newer one repeats to the letter, a picture behind which something has left.
+    """
+    event = now.event
+    last = max((n for n, tag in enumerate(state.tags, 1) if tag.status == "dropped"), default=0)
     for number in numbers:
         tag = state.tags[number - 1]
-        assert tag.kind == "tool", f"§{number}§ is no tool's output and landed, and nobody asked for it"
-        old = number <= machine.swept
-        assert old or event.decision.percent >= 8_500, f"§{number}§ landed, and nobody asked for it"
+        assert tag.kind != "text", f"§{number}§ is a text and landed, and nobody asked for it"
+        if tag.kind == "file":
+            assert number < last, f"§{number}§ is a picture with nothing dropped behind it, and nobody asked for it"
+            continue
+        due = number <= machine.swept or event.decision.percent >= 8_500
+        assert due or _repeated_later(now, tag.m), f"§{number}§ landed, and nobody asked for it"
     machine.asked |= numbers
     machine.counts["unasked"] += len(numbers)
+
+
+def _repeated_later(now: checks.Served, m: int) -> bool:
+    """Whether an output of message ``m`` stands again in a later one, by the same call."""
+    parts = [part for item in now.items for part in item["parts"]]
+    calls = {part["id"]: (part["name"], str(part["args"])) for part in parts if part["t"] == "call"}
+    told = [
+        (at, (calls.get(part["id"]), {**part, "id": ""}))
+        for at, item in zip(now.ms, now.items, strict=True)
+        for part in item["parts"]
+        if part["t"] == "result"
+    ]
+    mine = [what for at, what in told if at == m]
+    place = now.ms.index(m) if m in now.ms else -1
+    return any(what in mine for at, what in told if now.ms.index(at) > place)
 
 
 def _fold_causes(machine: Machine, now: checks.Served, told: Told) -> None:
@@ -193,13 +215,14 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
     """LAW-5, PROP-3, PROP-9: bytes explained by the host's message; arcs whole; a number has one owner for ever."""
     gone: set[str] = set()
     seen: set[int] = set()
+    machine.shy = machine.shy or machine.policy_now().get("compaction") is False
     known = machine.explained
     for m, item, wire in zip(now.ms, now.items, now.wire, strict=True):
         if wire is None:
             continue
         key = (id(item), wire)
         if key not in known:
-            known[key] = (item, *checks.explain(machine.codec, machine.reduce, item, wire, machine.asked))
+            known[key] = (item, *checks.explain(machine.codec, machine.reduce, machine.shy, item, wire, machine.asked))
         _, tags, lost = known[key]
         for number, p in tags:
             assert number not in seen, f"PROP-9: §{number}§ stands twice in pass {now.number}"
