@@ -35,6 +35,7 @@ def picture(width: int, height: int, size: int = 0) -> dict[str, Any]:
 # ------------------------------------------------------------------- IM-03: what a picture costs
 
 
+@pytest.mark.slow
 @pytest.mark.rule("IM-03", "WINDOW-12")
 @pytest.mark.parametrize(("width", "height", "cost"), [(1_024, 768, 1_049), (200, 200, 54), (2_400, 1_800, 4_500)])
 @pytest.mark.parametrize("size", [1_000, 300_000, 2_600_000])

@@ -67,6 +67,7 @@ def test_in_a_session_of_one_turn_no_reasoning_is_touched(keep: int, how: str):
 # ------------------------------------------------------------------- TH-03: signed, and empty
 
 
+@pytest.mark.slow
 @pytest.mark.rule("TH-03", "THINK-5")
 @pytest.mark.parametrize("block", [thought(""), {"type": "redacted_thinking", "data": "ZGF0YQ=="}, thought(" \n")])
 @pytest.mark.parametrize("model", [CLAUDE, BOUND, ""])

@@ -76,6 +76,7 @@ def calls_and_results(codec: str, request: foldlog.Request) -> tuple[list[str], 
 # ---------------------------------------------------------------- TP-01, TP-09, TP-10: where a cut falls
 
 
+@pytest.mark.slow
 @pytest.mark.rule("TP-01", "TP-09", "TP-10", "INV-5", "HIST-4", "PROP-2")
 @pytest.mark.parametrize("codec", list(STEPS))
 @pytest.mark.parametrize("wide", [1, 2, 5])
