@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain.arcs import call_part
+from foldlog.domain.passes import decide, permission
 from support.talk import Chat, result, user, words
 
 WINDOW = 100_000
@@ -246,3 +247,40 @@ def test_at_95_percent_it_cleans_up_again_once_that_pays_for_itself():
         account.step("tool", 400, "Bash")
         usage += 450
     assert 2 <= len(account.own) <= 4, account.own
+
+
+def pays_for_little(patch: pytest.MonkeyPatch) -> None:
+    """Queued work of any size lets a primary rebuild by itself."""
+    patch.setattr(permission, "WORTH", 1)
+
+
+def the_same_again(patch: pytest.MonkeyPatch) -> None:
+    """A request sent again as it is counts as something new, and cleanup as never done."""
+    patch.setattr(decide, "_news", lambda *_: True)
+    patch.setattr(decide, "_settled", lambda *_: False)
+
+
+def age_without_permission(patch: pytest.MonkeyPatch) -> None:
+    """Old output leaves whenever there is some, as if every pass had a cause."""
+    real = permission.permit
+
+    def permit(**given: Any) -> permission.Permission:
+        found = real(**given)
+        return found if found.granted else permission.Permission(True, ("own_worth",), 0)
+
+    patch.setattr(decide.permission, "permit", permit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutation", "said"),
+    [
+        (pays_for_little, "passes held it|again in one episode"),
+        (the_same_again, "nothing was new|again in one episode"),
+        (age_without_permission, "nothing was (queued|new)|passes held it"),
+    ],
+)
+def test_the_account_finds_the_mutation(mutation: Any, said: str, monkeypatch: pytest.MonkeyPatch):
+    mutation(monkeypatch)
+    with pytest.raises(AssertionError, match=said):
+        test_between_two_own_rebuilds_there_is_something_new()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from foldlog.domain.passes import lanes
+from foldlog.domain.passes.lanes import reasoning
 from foldlog.domain.passes.lanes.reasoning import HEAVY, HOLDS
 from support.talk import Chat, assistant, call, events, result, text, use, user, words
 
@@ -234,3 +236,10 @@ def test_other_words_about_signatures_change_nothing():
     request = host.say(assistant([{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, text("ok")]), user("go"))
     request.report_error(400, "messages.1.content.0: Invalid `signature` in `thinking` block")
     assert thoughts(host.again()) == 1
+
+
+@pytest.mark.rule("THINK-1")
+def test_the_provider_s_model_finds_a_rebuild_without_companions(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lanes, "LANES", tuple(lane for lane in lanes.LANES if lane.plan is not reasoning.companions))
+    with pytest.raises(AssertionError, match="reasoning of another conversation"):
+        test_on_a_bound_model_every_rebuild_keeps_the_request_acceptable()
