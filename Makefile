@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 export PYTHONUTF8 := 1
 
 .PHONY: help demo test e2e quick lint format bench soak specs setup clean
@@ -25,7 +26,7 @@ demo: setup
 	@$(BIN)/foldlog demo
 
 test: setup
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 e2e: setup
 	@bash scripts/hosts
