@@ -87,8 +87,12 @@ def test_a_hanging_summariser_delays_no_pass_below_95():
         assert len(hanging.jobs) == 0
         hanging.go.set()
         until(lambda: host.state.compartments)
-        press(host, request)
-        assert work(host, 1, 20).level == "soft"
+        levels = []
+        while "soft" not in levels and len(levels) < 10:  # the next run may be on already, and its summary comes first
+            press(host, request)
+            request = work(host, 1, 20)
+            levels.append(request.level)
+        assert levels[-1] == "soft"
         assert differences(engine) == []
 
 

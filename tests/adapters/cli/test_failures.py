@@ -224,7 +224,7 @@ def test_a_reader_that_goes_away_ends_it_silently(db):
 @pytest.mark.rule("CLI-20", "CLI-21")
 def test_a_person_can_stop_it(tmp_path):
     path = tmp_path / "long.jsonl"
-    write(generate(7, 400), path)
+    write(generate(7, 3_000), path)
     log = tmp_path / "wire.jsonl"
     running = subprocess.Popen(
         command("simulate", str(path), "--wire-log", str(log)),
