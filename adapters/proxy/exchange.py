@@ -15,7 +15,7 @@ import msgspec
 
 from ...domain.errors import FoldlogError
 from ...domain.overflow import bulky, unbound
-from . import answer, passing, preparing, reporting, upstream
+from . import allowance, answer, passing, preparing, reporting, upstream
 from .answer import Send
 from .door import Came, Door
 from .metering import Careful
@@ -181,6 +181,10 @@ async def _refused(one: Exchange, status: int, body: bytes) -> bool:
     words = _words(one, body)
     found = await reporting.refused(one.door, one.ready, one.caller, status, words)
     fits = found.overflow and not found.output_driven  # where the answer asked for is the cause no fold helps
+    shorter = None if one.last else allowance.lowered(one.ready.payload, one.protocol.member, found)
+    if shorter is not None:
+        one.ready.payload, one.told, one.last = shorter, False, True
+        return True
     if one.last or not (fits or unbound(found, words) or bulky(found)):
         return False
     smaller = await preparing.again(one.door, one.ready)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 import foldlog
 from foldlog.adapters.config import Config
 from foldlog.adapters.models.windows import Limits
@@ -71,6 +73,43 @@ def test_an_overflow_the_answer_is_to_blame_for_is_not_folded_away(provider: Pro
     words = "input length and `max_tokens` exceed context limit: 90402 + 116650 > 204648, decrease input length"
     provider.script = [failed(400, error("invalid_request_error", words))]
     assert proxy.ask(history(60)).status_code == 400
+    assert len(provider.seen) == 1
+
+
+TOO_MUCH = "input length and `max_tokens` exceed context limit: 90402 + 116650 > 204648, decrease input length"
+
+
+@pytest.mark.rule("PROXY-57")
+def test_an_answer_that_does_not_fit_is_asked_for_shorter(provider: Provider, proxy: Proxy) -> None:
+    """The client sees the answer; nothing of its history is touched for it."""
+    pieces = events(input_tokens=90_402)
+    provider.script = [failed(400, error("invalid_request_error", TOO_MUCH)), streamed(pieces)]
+    answer = proxy.ask(history(60), max_tokens=116_650)
+    assert (answer.status_code, answer.content) == (200, b"".join(pieces))
+    first, second = (json.loads(seen.body) for seen in provider.seen)
+    assert second.pop("max_tokens") == 204_648 - 90_402 - 256
+    assert first.pop("max_tokens") == 116_650
+    assert first == second
+    assert proxy.ask([*history(60), {"role": "assistant", "content": "ok"}, user("on")]).status_code == 200
+    assert json.loads(provider.seen[2].body)["max_tokens"] == 1_000
+
+
+@pytest.mark.rule("PROXY-57")
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (TOO_MUCH, {"max_tokens": 1_000}),
+        (TOO_MUCH, {"max_tokens": 116_650, "thinking": {"type": "enabled", "budget_tokens": 114_000}}),
+        (TOO_MUCH.replace("90402", "203900").replace("116650", "8192"), {"max_tokens": 8_192}),
+        ("max_tokens: 300000 > 64000, which is the maximum allowed number of output tokens", {"max_tokens": 300_000}),
+    ],
+    ids=["asked-for-less", "thinking-takes-it", "no-room", "another-limit"],
+)
+def test_what_shortening_does_not_help_is_the_clients(
+    provider: Provider, proxy: Proxy, words: str, given: dict[str, Any]
+) -> None:
+    provider.script = [failed(400, error("invalid_request_error", words))]
+    assert proxy.ask([user("hello")], **given).status_code == 400
     assert len(provider.seen) == 1
 
 
