@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+FAST := $(addprefix tests/,domain projections storage history house golden adapters/proxy test_api.py)
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 export PYTHONUTF8 := 1
 
@@ -12,7 +13,7 @@ help:
 	@echo 'make demo    the main job on a bundled session: no key, no network'
 	@echo 'make test    every test, with a real PostgreSQL'
 	@echo 'make e2e     the real hosts, installed into .hosts, against a scripted provider; prints a table'
-	@echo 'make quick   the tests without the slow ones and without PostgreSQL (under a minute)'
+	@echo 'make quick   the quick tests of the engine, the store and the proxy (under a minute)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff put layout, imports and small things right'
 	@echo 'make bench   the budgets, measured as ratios'
@@ -33,7 +34,7 @@ e2e: setup
 	$(BIN)/python tests/e2e/run.py
 
 quick: setup
-	$(BIN)/python -m pytest -m 'not slow and not postgres and not e2e' -q
+	$(BIN)/python -m pytest -m 'not slow and not postgres and not e2e' -q -n $(WORKERS) --dist worksteal $(FAST)
 
 lint: setup
 	$(BIN)/ruff check .
