@@ -12,6 +12,7 @@ from .edits import Arrival
 from .state import State, key
 
 MIN_TOOLS = 3
+"""Tools whose output is protected however large it is."""
 LEVELS = ((60, "urgent"), (40, "firm"), (20, "gentle"))
 """From which share of spent output, in per cent, a nudge says what (6.2)."""
 LARGE, WORTH = 60_000, 25_000

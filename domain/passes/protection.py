@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..arcs import call_part
+from ..hygiene import MIN_TOOLS
 from ..policy import Settings
 from ..state import State
 from ..window import Window
-from .lanes.names import plain
-
-MIN_TOOLS = 3
-EXEMPLARS = 3
-"""The newest ``ctx_reduce`` arcs stay as examples of the call."""
-
+from .lanes.names import EXEMPLARS, plain
 
 ANSWERS = "question"
 """A host's tool whose result is what a person said: only the agent itself may mark it as spent."""

@@ -20,14 +20,14 @@ from .base import (
     Caller,
     Protocol,
     Refusal,
-    Usage,
     harness,
     named,
     region,
     small,
     unique,
 )
-from .events import Answer, count, decoded, listed, table, text
+from .events import count, decoded, listed, table, text
+from .meters import Told
 
 if TYPE_CHECKING:
     from ..outgoing import Outgoing
@@ -89,23 +89,11 @@ def _user(body: Body) -> tuple[str | None, str]:
     return (old.group(1), "") if old else (unique(said), said)
 
 
-class Reading:
+class Reading(Told):
     """A meter of the Messages API (``base.Meter``)."""
 
     def __init__(self) -> None:
-        self._answer = Answer(self._whole, self._event, (b'{"type":"content_block_delta"', b'{"type":"ping"'))
-        self._usage: dict[str, Any] = {}
-        self._calls: dict[str, str] = {}
-        self._said: dict[str, Any] = {}
-
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes."""
-        self._answer.feed(chunk)
-
-    def result(self) -> Usage:
-        """Return what was told so far."""
-        self._answer.end()
-        return Usage(**self._usage, **self._said, calls=tuple(self._calls.items()))
+        super().__init__((b'{"type":"content_block_delta"', b'{"type":"ping"'))
 
     def _whole(self, value: Any, raw: bytes) -> None:
         if table(value).get("type") == "error" or "error" in table(value):

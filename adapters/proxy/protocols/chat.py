@@ -16,7 +16,6 @@ from .base import (
     Caller,
     Protocol,
     Refusal,
-    Usage,
     harness,
     named,
     region,
@@ -24,7 +23,8 @@ from .base import (
     small,
     unique,
 )
-from .events import Answer, count, listed, table, text
+from .events import count, listed, table, text
+from .meters import Told
 
 if TYPE_CHECKING:
     from ..outgoing import Outgoing
@@ -52,23 +52,11 @@ def who(headers: Mapping[str, str], body: Body) -> Caller:
     return Caller("main", client, session, None, "", scope)
 
 
-class Reading:
+class Reading(Told):
     """A meter of Chat Completions (``base.Meter``). Streams tell usage only where the client asked for it."""
 
-    def __init__(self) -> None:
-        self._answer = Answer(self._value, self._event)
-        self._usage: dict[str, Any] = {}
-        self._calls: dict[str, str] = {}
-        self._said: dict[str, Any] = {}
-
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes."""
-        self._answer.feed(chunk)
-
-    def result(self) -> Usage:
-        """Return what was told so far."""
-        self._answer.end()
-        return Usage(**self._usage, **self._said, calls=tuple(self._calls.items()))
+    def _whole(self, value: Any, raw: bytes) -> None:
+        self._value(value, raw)
 
     def _event(self, value: Any, raw: bytes) -> None:
         if value == "":

@@ -25,7 +25,8 @@ from .base import (
     unique,
 )
 from .chat import refusal
-from .events import Answer, count, decoded, listed, table, text
+from .events import count, decoded, listed, table, text
+from .meters import Told
 
 if TYPE_CHECKING:
     from ..outgoing import Outgoing
@@ -103,26 +104,19 @@ def _kind(headers: Mapping[str, str], body: Body, told: dict[str, Any]) -> tuple
     return helpers.told(headers, body, above, "max_output_tokens")
 
 
-class Reading:
+class Reading(Told):
     """A meter of the Responses API (``base.Meter``)."""
 
     def __init__(self) -> None:
-        self._answer = Answer(self._whole, self._event, _DELTAS)
-        self._usage: dict[str, Any] = {}
-        self._calls: dict[str, str] = {}
-        self._said: dict[str, Any] = {}
+        super().__init__(_DELTAS)
         self._items: dict[int, bytes] = {}
         self._kept = True
 
-    def feed(self, chunk: bytes) -> None:
-        """Take the next bytes."""
-        self._answer.feed(chunk)
-
     def result(self) -> Usage:
         """Return what was told so far."""
-        self._answer.end()
+        told = super().result()
         items = tuple(self._items[place] for place in sorted(self._items)) if self._kept else ()
-        return Usage(**self._usage, **self._said, calls=tuple(self._calls.items()), items=items)
+        return msgspec.structs.replace(told, items=items)
 
     def _whole(self, value: Any, raw: bytes) -> None:
         said = table(value)

@@ -9,6 +9,8 @@ LOOKS = frozenset(
 )
 """Tools whose result depends on the files alone (``transform.md`` 3.7). A command may have effects, so none is here."""
 WRITES = frozenset("edit multiedit notebookedit write write_file".split())
+EXEMPLARS = 3
+"""The newest ``ctx_reduce`` arcs stay as examples of the call."""
 
 
 def plain(name: str) -> str:

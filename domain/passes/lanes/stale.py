@@ -9,10 +9,9 @@ from ...edits import SetShape
 from ...state import key
 from ...transcript import Part, Text
 from .drops import PLACEHOLDER_TOKENS, drop
+from .names import EXEMPLARS
 from .shape import Ask, Item, Work
 
-EXEMPLARS = 3
-"""The newest ``ctx_reduce`` calls stay as examples of the call."""
 TAIL = 40
 """The newest messages stay as they are, however empty."""
 
