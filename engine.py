@@ -20,7 +20,8 @@ from .domain import identity, pairing
 from .domain.arcs import is_reduce
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.history import budgets
-from .domain.passes.decide import Decided, Given, Head, decide
+from .domain.passes.decide import Decided, decide
+from .domain.passes.given import Given, Head
 from .domain.passes.lanes.shape import Part
 from .domain.passes.schedule import window_of
 from .domain.paths import path_of

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from ..domain.events import Compartment
-from ..domain.passes.decide import Head
+from ..domain.passes.given import Head
 from ..domain.state import State
 from . import decay
 from .guidance import GUIDANCE

@@ -8,79 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 from .. import events as ev
 from ..history import budgets
-from ..identity import Observation, Scene
-from ..paths import rest_of
-from ..policy import Settings
+from ..identity import Scene
 from ..ranges import ranges
 from ..state import State
-from ..transcript import Message, Text
+from ..transcript import Message
 from ..window import family
-from . import lanes, local, permission, price, protection, refusal, schedule, tagger, triggers, words
+from . import diverged, lanes, local, permission, price, protection, refusal, schedule, tagger, triggers, words
+from .forms import Form
+from .given import Given, Head, Need
 from .lanes import drops, reasoning
 from .lanes.shape import Ask, Item, Part, Work
-
-
-class Given(msgspec.Struct, frozen=True):
-    """What the host and the world said about this pass.
-
-    ``at``: wall clock; ``now``: the host's clock (both ms UTC). ``events``: changes of model, system, tools and policy
-    to record first; ``summary``: one is being made or may be; ``blocked``: only the newest prompt keeps it from having
-    something to read; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
-    ``system``, ``tools``: digests of the request's own regions (of a side request they may not be the session's).
-    """
-
-    at: int
-    now: int
-    cmd: str
-    wire: int
-    seen: Observation
-    events: tuple[ev.Event, ...]
-    model: str
-    context_limit: int
-    output_limit: int
-    settings: Settings
-    system: bytes
-    system_hash: bytes
-    system_tokens: int
-    tools: bytes
-    tools_names: bytes
-    tools_tokens: int
-    summary: bool = False
-    blocked: bool = False
-
-
-class Need(msgspec.Struct, frozen=True):
-    """Facts ``decide`` cannot go on without: the texts of the head, rendered now, or what parts hold.
-
-    ``fold``: m[0] with all summaries on the path in it, and the guidance; False: m[1] alone, with the new ones; None:
-    not the head but the contents of ``parts``.
-    """
-
-    fold: bool | None = None
-    parts: frozenset[Part] = frozenset()
-
-
-class Head(msgspec.Struct, frozen=True):
-    """The answer: chunks in order, the texts behind them, their local tokens (``tokens``: m[0], m[1], guidance in all).
-
-    ``cut``: the last message the summaries in it cover, 0 for none. ``fold``: whether m[0] was rendered.
-    """
-
-    m0: tuple[bytes, ...]
-    m1: tuple[bytes, ...]
-    guidance: bytes
-    tokens: int
-    texts: dict[bytes, bytes]
-    cut: int = 0
-    fold: bool = True
-    m0_tokens: int = 0
-    m1_tokens: int = 0
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -111,7 +53,7 @@ def decide(
     tagged = tagger.tag(scene, bound=given.settings.bound, model=given.model, managed=given.settings.compaction)
     said = words.say(scene, tagged, given.settings, now)
     answered = any(message.role == "assistant" for message in given.seen.new)
-    divergence = _divergence(scene, given)
+    divergence = diverged.divergence(scene, given)
     size = local.measure(scene, given, divergence, tagged.tokens + said.tokens)
     moved = divergence is not None and not given.seen.side
     gauge = schedule.gauge(
@@ -131,7 +73,7 @@ def decide(
         floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
         keep = protection.protected(state, floor, emergency=gauge.emergency)
         queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
-    behind = divergence.index if divergence is not None and not _only_blanks(scene) else None
+    behind = divergence.index if divergence is not None and not diverged.only_blanks(scene) else None
     pressed = due != "defer" or gauge.force
     news = pressed and (gauge.told or _news(state, given))
     allowed = permission.permit(
@@ -178,7 +120,7 @@ def decide(
     left_out = tuple(name for name, _ in said.failed)
     cost = _price(scene, given, gauge, queue)
     decision = _decision(due, gauge, allowed, queue, works, landing, quiet, cost, left_out)
-    shape = _Shape(scene, given, said, divergence, decision, size)
+    shape = Form(scene, given, said, divergence, decision, size)
     produced: ev.Pass
     if reasons:
         assert head is not None
@@ -332,59 +274,6 @@ def _signals(state: State, reasons: tuple[str, ...], *, published: bool) -> tupl
     return tuple(found)
 
 
-def _divergence(scene: Scene, given: Given) -> ev.Divergence | None:
-    """Say where the host left what the base request held, None where the request only grows."""
-    state, seen = scene.state, given.seen
-    if not state.base:
-        return None
-    system, tools = state.base_system, state.base_tools
-    if seen.base is not None:
-        system, tools = state.sides.get(seen.base[0], (system, tools))
-    if given.system != system:
-        return ev.Divergence(0, 0, 0, "system")
-    if given.tools != tools:
-        return ev.Divergence(0, 0, 0, "tools")
-    if scene.whole():
-        return ev.Divergence(0, 0, 0, "branch")
-    touched, first = _first_change(scene)
-    if seen.base is not None:
-        keep, part, cause, length = seen.base[1], 0, "", seen.base[1]
-    elif touched < state.base_keep:
-        keep, part, cause, length = touched, first, seen.cause, state.base_len
-    else:
-        keep, part, cause, length = state.base_keep, state.base_part, state.base_cause, state.base_len
-    if keep >= length or (seen.base is None and _back(scene, keep, length)):
-        return None
-    return ev.Divergence(keep, scene.at(keep), part, cause or "removed")
-
-
-def _back(scene: Scene, keep: int, length: int) -> bool:
-    """Whether the host took back what it did since the base request, while its requests were refused."""
-    rest = None if scene.seen.revised else rest_of(scene.state, keep)
-    return rest is not None and rest == [scene.at(index) for index in range(keep, length)]
-
-
-def _only_blanks(scene: Scene) -> bool:
-    """Whether the host's only change is of blank texts this wire never sends: the prefix is still whole (T4)."""
-    state, seen = scene.state, scene.seen
-    if state.codec != "anthropic" or seen.cause != "revised" or state.base_keep < state.base_len:
-        return False
-    for m, (first, message) in seen.revised.items():
-        changed = (*state.node(m).message.parts[first:], *message.parts[first:])
-        if not first or not all(isinstance(part, Text) and part.blank for part in changed):
-            return False
-    return True
-
-
-def _first_change(scene: Scene) -> tuple[int, int]:
-    """Return the path index and part from which these messages are not as they were, where the request shows them."""
-    seen = scene.seen
-    if seen.cause != "revised":
-        return seen.touched, seen.part
-    places = [(scene.index(m), first) for m, (first, _) in seen.revised.items()]
-    return min((place for place in places if place[0] >= scene.start()), default=(scene.length(), 0))
-
-
 def _price(scene: Scene, given: Given, gauge: schedule.Pressure, queue: tuple[Item, ...]) -> ev.Price | None:
     """Return what landing the queue would cost: all behind the first change is written again, but what is dropped."""
     if not any(item.frees for item in queue):
@@ -433,87 +322,3 @@ def _decision(
 def _did(work: Work, *, landed: bool) -> ev.Did:
     tags = tuple(sorted(item.tag for item in work.items if item.tag))
     return ev.Did(work.lane, landed, len(work.items), sum(item.frees for item in work.items), ranges(tags))
-
-
-class _Shape(msgspec.Struct, frozen=True):
-    """The three forms a pass event can take, from the same parts."""
-
-    scene: Scene
-    given: Given
-    said: words.Said
-    divergence: ev.Divergence | None
-    decision: ev.Decision | None
-    size: int
-
-    def _common(self) -> dict[str, Any]:
-        state, seen = self.scene.state, self.given.seen
-        return {
-            "at": self.given.at,
-            "cmd": "",
-            "number": state.passes + 1,
-            "now": self.given.now,
-            "wire": state.wire,
-            "base": seen.base[0] if seen.base is not None else state.base,
-            "arrivals": self.said.arrivals,
-            "inserts": self.said.inserts,
-            "digest": b"",
-            "divergence": self.divergence,
-        }
-
-    def deferred(self) -> ev.PassDeferred:
-        given, seen = self.given, self.given.seen
-        side = None
-        if seen.side:
-            whole = self.scene.whole()
-            side = ev.Side(seen.keep, ranges(seen.tail), given.system, given.tools, whole)
-        return ev.PassDeferred(**self._common(), tokens=self.size, decision=self.decision, side=side)
-
-    def rebuild(self, landing: tuple[Work, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:
-        assert self.decision is not None
-        tokens = local.recount(self.scene, self.given) - _freed(landing)
-        return ev.ConversationRebuilt(
-            **self._common(), tokens=max(tokens, 0), decision=self.decision, **_landed(landing), adopted=adopted
-        )
-
-    def refresh(self, head: Head, landing: tuple[Work, ...], adopted: ev.Adopted) -> ev.HistoryRefreshed:
-        return ev.HistoryRefreshed(**self._common(), **self._headed(head, landing), adopted=adopted)
-
-    def fold(
-        self, reasons: tuple[str, ...], head: Head, landing: tuple[Work, ...], adopted: ev.Adopted
-    ) -> ev.BaselineFolded:
-        common = {**self._common(), "wire": self.given.wire}
-        return ev.BaselineFolded(
-            **common,
-            **self._headed(head, landing),
-            adopted=adopted,
-            m0=head.m0,
-            guidance=head.guidance,
-            reasons=reasons,
-        )
-
-    def _headed(self, head: Head, landing: tuple[Work, ...]) -> dict[str, Any]:
-        """Return what a pass with a newly rendered head says of it, and of the request behind its cut."""
-        assert self.decision is not None
-        start = self.scene.index(head.cut) + 1 if head.cut else 0
-        tokens = local.recount(self.scene, self.given, head.tokens, start) - _freed(landing)
-        return {
-            "tokens": max(tokens, 0),
-            "decision": self.decision,
-            **_landed(landing),
-            "m1": head.m1,
-            "cut": head.cut,
-            "head_tokens": head.tokens,
-        }
-
-
-def _freed(landing: tuple[Work, ...]) -> int:
-    return sum(item.frees for work in landing for item in work.items)
-
-
-def _landed(landing: tuple[Work, ...]) -> dict[str, Any]:
-    items = [item for work in landing for item in work.items]
-    return {
-        "edits": tuple(edit for item in items for edit in item.edits),
-        "landed": tuple((item.tag, item.mode) for item in items if item.tag),
-        "spares": tuple(spare for item in items for spare in item.spares),
-    }

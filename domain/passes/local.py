@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..events import Divergence
 from ..identity import Scene
 from ..state import State, key
 from ..transcript import Call, Message, Result, Text
 from . import tagger
+from .given import Given
 from .lanes.drops import PLACEHOLDER_TOKENS
-
-if TYPE_CHECKING:
-    from .decide import Given
 
 
 def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving: int) -> int:

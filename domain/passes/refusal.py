@@ -6,15 +6,11 @@ ever managed, one at 95% that waited for its summary in vain, or protected resul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .. import events as ev
 from ..state import Overflow, State
 from . import protection, recovery
+from .given import Given
 from .schedule import Pressure, calibrated
-
-if TYPE_CHECKING:
-    from .decide import Given
 
 
 def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.PassRefused | None:

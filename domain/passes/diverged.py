@@ -1,0 +1,62 @@
+"""Where the host itself left what the base request held (law 3)."""
+
+from __future__ import annotations
+
+from .. import events as ev
+from ..identity import Scene
+from ..paths import rest_of
+from ..transcript import Text
+from .given import Given
+
+
+def divergence(scene: Scene, given: Given) -> ev.Divergence | None:
+    """Say where the host left what the base request held, None where the request only grows."""
+    state, seen = scene.state, given.seen
+    if not state.base:
+        return None
+    system, tools = state.base_system, state.base_tools
+    if seen.base is not None:
+        system, tools = state.sides.get(seen.base[0], (system, tools))
+    if given.system != system:
+        return ev.Divergence(0, 0, 0, "system")
+    if given.tools != tools:
+        return ev.Divergence(0, 0, 0, "tools")
+    if scene.whole():
+        return ev.Divergence(0, 0, 0, "branch")
+    touched, first = _first_change(scene)
+    if seen.base is not None:
+        keep, part, cause, length = seen.base[1], 0, "", seen.base[1]
+    elif touched < state.base_keep:
+        keep, part, cause, length = touched, first, seen.cause, state.base_len
+    else:
+        keep, part, cause, length = state.base_keep, state.base_part, state.base_cause, state.base_len
+    if keep >= length or (seen.base is None and _back(scene, keep, length)):
+        return None
+    return ev.Divergence(keep, scene.at(keep), part, cause or "removed")
+
+
+def _back(scene: Scene, keep: int, length: int) -> bool:
+    """Whether the host took back what it did since the base request, while its requests were refused."""
+    rest = None if scene.seen.revised else rest_of(scene.state, keep)
+    return rest is not None and rest == [scene.at(index) for index in range(keep, length)]
+
+
+def only_blanks(scene: Scene) -> bool:
+    """Whether the host's only change is of blank texts this wire never sends: the prefix is still whole (T4)."""
+    state, seen = scene.state, scene.seen
+    if state.codec != "anthropic" or seen.cause != "revised" or state.base_keep < state.base_len:
+        return False
+    for m, (first, message) in seen.revised.items():
+        changed = (*state.node(m).message.parts[first:], *message.parts[first:])
+        if not first or not all(isinstance(part, Text) and part.blank for part in changed):
+            return False
+    return True
+
+
+def _first_change(scene: Scene) -> tuple[int, int]:
+    """Return the path index and part from which these messages are not as they were, where the request shows them."""
+    seen = scene.seen
+    if seen.cause != "revised":
+        return seen.touched, seen.part
+    places = [(scene.index(m), first) for m, (first, _) in seen.revised.items()]
+    return min((place for place in places if place[0] >= scene.start()), default=(scene.length(), 0))
