@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foldlog.domain import hygiene
-from foldlog.domain.passes.words import gap_text
+from foldlog.domain.passes.words.silence import gap_text
 from foldlog.domain.state import State
 from support.talk import Chat, assistant, call, events, result, text, use, user, words
 
