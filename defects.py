@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from .domain.errors import FoldlogError, PassFailed, how
 
 LEFT_OUT = "a defect of foldlog: a part was left out"
 STOPPED = "a defect of foldlog: the pass was stopped"
+HOSTS = "the host's own function broke: nothing depends on it"
 
 
 @contextlib.contextmanager
@@ -37,6 +38,30 @@ def beside(stream: str, part: str) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - whatever it is, the request is made already
         tell(stream, [(part, how(error))])
+
+
+@contextlib.contextmanager
+def helping(stream: str, part: str) -> Iterator[None]:
+    """Let a part break that a pass can do without; the log is told. An error of ours is no defect and is raised."""
+    try:
+        yield
+    except FoldlogError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the pass goes on as if the help had not come
+        tell(stream, [(part, how(error))])
+
+
+def notice(stream: str, waiting: Callable[[str], None] | None) -> Callable[[str], None]:
+    """Return the host's function that is told something for its person; what it raises is logged and no more."""
+
+    def told(words: str) -> None:
+        try:
+            if waiting is not None:
+                waiting(words)
+        except Exception as error:  # noqa: BLE001 - foreign code, and a notice alone
+            _log(HOSTS, stream, "waiting", how(error))
+
+    return told
 
 
 def tell(stream: str, parts: Iterable[tuple[str, str]], number: int = 0) -> None:

@@ -46,6 +46,7 @@ NEEDS = 6
 SNAPSHOT_EVERY = 1_000
 FULL = ("synthetic", "proactive")
 """Sources of usage that put a pass at 95% whatever the figure is."""
+READING = "reading what the host sent"
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 """The store does not know whether an append was made: the log is read before anything is said or tried again."""
 
@@ -139,7 +140,8 @@ class Core:
         waiting: Callable[[str], None] | None = None,
     ) -> Produced:
         """Take the host's whole array and produce the next request. ``waiting`` is told why, if it has to wait."""
-        raws = self.reader.raws(messages)
+        with defects.deciding(self.stream, READING):
+            raws = self.reader.raws(messages)
         if not raws:
             raise MessageError("the array of messages is empty; there is nothing to send", where="messages")
         with self.lock:
@@ -154,8 +156,9 @@ class Core:
         waiting: Callable[[str], None] | None = None,
     ) -> Produced:
         """Take only what changed since the last request and produce the next one."""
-        raws = self.reader.raws(new)
-        changed = [(handle, self.reader.raw(message, f"revised[{i}]")) for i, (handle, message) in enumerate(revised)]
+        with defects.deciding(self.stream, READING):
+            raws = self.reader.raws(new)
+            changed = [(handle, self.reader.raw(one, f"revised[{i}]")) for i, (handle, one) in enumerate(revised)]
         with self.lock:
             since = len(self.hot().state.path)  # what the host counts its news from, whoever tells them first
 
@@ -244,11 +247,15 @@ class Core:
 
     def _pass(
         self,
-        observe: Callable[[Hot, int], Intake],
+        news: Callable[[Hot, int], Intake],
         now: int | None,
         tools: Any = None,
         waiting: Callable[[str], None] | None = None,
     ) -> Produced:
+        def observe(hot: Hot, at: int) -> Intake:
+            with defects.deciding(self.stream, READING):
+                return news(hot, at)
+
         if self.unrecorded is not None:
             self.unrecorded()
         command = secrets.token_urlsafe(9)
@@ -256,7 +263,8 @@ class Core:
         relieved = False
         ready: tuple[Intake, Decided] | None = None
         if not self.hot().state.codec:  # tried beside the log first: bad input must not make a session exist
-            opening = self._opening(tools)
+            with defects.deciding(self.stream, READING):
+                opening = self._opening(tools)
             trial = Hot(State(stream=self.stream), views.View())
             evolve(trial.state, 1, opening)
             intake = observe(trial, at)
@@ -274,8 +282,10 @@ class Core:
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
                 if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
                     relieved = True
-                    version = hot.state.version
-                    if self.summaries.relieve(self, waiting) or self.hot().state.version != version:
+                    version, published = hot.state.version, False
+                    with defects.helping(self.stream, "waiting for a summary"):
+                        published = self.summaries.relieve(self, defects.notice(self.stream, waiting))
+                    if published or self.hot() is not hot or hot.state.version != version:
                         hot = self.hot()  # a summary, or what another process told meanwhile
                         intake = observe(hot, at)
                         plan = self._decide(hot.state, intake, command, at, at if now is None else now)

@@ -50,10 +50,10 @@ def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int |
 
     It is not stored: the next call that writes to this session records it first. Raises ``MessageError``.
     """
-    raws = core.reader.raws(messages)
     with core.lock:
         at = core.clock()
         with defects.deciding(core.stream, "the last good request"):
+            raws = core.reader.raws(messages)
             made = _made(core, raws, system, tools, at, at if now is None else now)
         if made is None:
             return None

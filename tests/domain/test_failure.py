@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 import foldlog
 from foldlog.domain import events as ev
-from foldlog.domain import hygiene
+from foldlog.domain import hygiene, identity
 from foldlog.domain.passes import decide, lanes, words
-from foldlog.projections import head, request, view
+from foldlog.projections import head, intake, observing, request, view
 from support.talk import Chat, assistant, call, differences, events, fingerprint, result, use, user
 from support.talk import words as tokens
 
@@ -167,7 +167,8 @@ def test_each_lane_bears_the_name_its_work_is_told_by(monkeypatch: pytest.Monkey
         (decide.tagger, "tag"), (decide.schedule, "gauge"), (decide.triggers, "fold_reasons"),
         (decide.permission, "permit"), (decide.protection, "protected"), (decide.drops, "queued"),
         (decide.refusal, "check"), (decide.local, "measure"), (decide.words, "say"), (head, "fold"),
-        (view, "preview"), (request, "follow"),
+        (view, "preview"), (request, "follow"), (intake.Reader, "raws"), (identity, "align"), (observing, "_same"),
+        (observing, "take_in"),
     ],
     ids=lambda given: getattr(given, "__name__", given).rpartition(".")[2],
 )  # fmt: skip
@@ -236,6 +237,81 @@ def test_what_summaries_say_of_the_pass_decides_it():
     host.session.core.summaries = Watcher(breaks=True)
     with pytest.raises(foldlog.PassFailed):
         host.say(user("start"))
+
+
+@pytest.mark.rule("FAIL-2", "PROP-11")
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [("prepare", ""), ("last_good", ""), ("advance", ""), ("advance", "revised"), ("advance", "retracted")],
+)
+def test_what_the_host_sent_is_read_under_the_same_guard(call: str, given: str, monkeypatch: pytest.MonkeyPatch):
+    host = chat()
+    before = fingerprint(host.session)
+    changes = {"revised": {"revised": [(1, user("other"))]}, "retracted": {"retracted": [1]}}.get(given, {})
+    target = (identity, "edit") if changes else (intake.Reader, "raws")
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(*target, broken)
+        with pytest.raises(foldlog.PassFailed):
+            getattr(host.session, call)([*host.messages, user("more")] if call != "advance" else [], **changes)
+    assert len(logs) == 1
+    assert fingerprint(host.session) == before
+    assert host.turn().level == "defer"
+
+
+class Relief(Watcher):
+    """Summaries of which the wait at 95% breaks, or tells the host of it."""
+
+    def hint(self, core: Any) -> tuple[bool, bool]:
+        return False, False
+
+    def watch(self, core: Any) -> None:
+        pass
+
+    def relieve(self, core: Any, waiting: Any) -> bool:
+        return broken() if self.breaks else waiting("a summary is being made") or False
+
+
+def pressed(host: Chat, breaks: bool) -> None:
+    host.say(user("start"))
+    ready(host)
+    use(host.again(), 192_000)
+    host.messages += [assistant("more"), user("and more")]
+    host.session.core.summaries = Relief(breaks)
+
+
+def offended(_: str) -> None:
+    raise ValueError("the host's screen is gone")
+
+
+@pytest.mark.rule("FAIL-3", "FAIL-5", "PROP-11")
+@pytest.mark.parametrize("breaks", ["the wait", "the notice"])
+def test_a_wait_for_a_summary_that_breaks_costs_no_turn(breaks: str):
+    """At 95% the pass sends what it would have sent had the summary not come in time."""
+    made = []
+    for silent in (True, False):
+        host = Chat(lanes=True, policy={"protected_tokens": 0})
+        pressed(host, breaks=breaks == "the wait" and not silent)
+        with capture_logs() as logs:
+            made.append(host.session.prepare(host.messages, waiting=(lambda _: None) if silent else offended))
+        assert len(logs) == (0 if silent else 1), logs
+        assert differences(host.engine) == []
+    assert logs[0]["part"] == ("waiting for a summary" if breaks == "the wait" else "waiting")
+    assert "Error at " in logs[0]["error"]
+    assert "screen" not in str(logs), "no word of what was worked on"
+    assert made[0].messages_json == made[1].messages_json
+
+
+@pytest.mark.rule("FAIL-5")
+def test_a_busy_store_met_while_waiting_is_told_as_that():
+    class Busy(Relief):
+        def relieve(self, core: Any, waiting: Any) -> bool:
+            raise foldlog.StoreBusy("locked")
+
+    host = Chat(lanes=True, policy={"protected_tokens": 0})
+    pressed(host, breaks=False)
+    host.session.core.summaries = Busy(breaks=False)
+    with pytest.raises(foldlog.StoreBusy):
+        host.again()
 
 
 @pytest.mark.rule("FAIL-4", "ACC-19")
