@@ -16,7 +16,7 @@ import msgspec
 
 from . import defects
 from .domain import events as ev
-from .domain import identity, pairing
+from .domain import identity, pairing, unrecorded
 from .domain.arcs import is_reduce
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
 from .domain.history import budgets
@@ -29,7 +29,7 @@ from .domain.policy import Settings, make_policy, resolve
 from .domain.session import evolve
 from .domain.state import State
 from .domain.window import EMERGENCY, bands
-from .projections import head, request
+from .projections import head, replaying, request
 from .projections import view as views
 from .projections.fold import FORM, load, take
 from .projections.hot import Hot, heat, remember, settle
@@ -261,6 +261,7 @@ class Core:
         command = secrets.token_urlsafe(9)
         at = self.clock()
         relieved = False
+        before: tuple[request.Sent, ...] = ()
         ready: tuple[Intake, Decided] | None = None
         if not self.hot().state.codec:  # tried beside the log first: bad input must not make a session exist
             with defects.deciding(self.stream, READING):
@@ -278,6 +279,10 @@ class Core:
                     (intake, plan), ready = ready, None
                 else:
                     intake = observe(hot, at)
+                    raw = self._untold(hot, intake, at, at if now is None else now)
+                    if raw:
+                        before += raw
+                        intake = observe(hot, at)
                     plan = self._decide(hot.state, intake, command, at, at if now is None else now)
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
                 if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
@@ -294,12 +299,17 @@ class Core:
                 if self.refresh(hot):
                     continue
                 raise
+            except StoreError as error:
+                if not isinstance(error, Conflict) and error.code != OUTCOME_UNKNOWN:
+                    raise
+                self._catch_up("")
+                continue
             if again is not None:
                 if self.refresh(hot):
                     continue
                 return again
             try:
-                return self._commit(hot, intake, plan)
+                return self._commit(hot, intake, plan, before)
             except StoreError as error:
                 if not isinstance(error, Conflict) and error.code != OUTCOME_UNKNOWN:
                     raise
@@ -384,7 +394,7 @@ class Core:
 
     # ------------------------------------------------------- project and store
 
-    def _commit(self, hot: Hot, intake: Intake, plan: Decided) -> Produced:
+    def _commit(self, hot: Hot, intake: Intake, plan: Decided, raw: tuple[request.Sent, ...] = ()) -> Produced:
         outcome = plan.outcome
         texts = {**plan.texts, **intake.texts}
         chunks = [*self._new_bodies(hot.state, intake), *(Chunk(digest, data) for digest, data in texts.items())]
@@ -398,7 +408,8 @@ class Core:
         places = {edit.m: scene.index(edit.m) for edit in getattr(outcome, "edits", ())}
         resets = {m: first for m, (first, _) in intake.seen.revised.items()}
         with defects.deciding(self.stream, "the request"):
-            change = views.preview(hot.view, outcome, resets, places)
+            raw_ones = {m: scene.index(m) for m in hot.view.hidden}
+            change = views.preview(hot.view, outcome, resets, {**places, **raw_ones})
             sees, length = ahead(hot.view, plan.events), hot.state.base_len
             work = Pending(hot, sees, scene, change, self._fresh(intake), self._fresh_text(texts), length)
             sent, start, digest = work.project(outcome, places)
@@ -423,8 +434,42 @@ class Core:
         if not intake.seen.side:
             fresh = isinstance(outcome, (ev.HistoryRefreshed, ev.BaselineFolded))
             remember(hot, intake, start, digest, [one.digest for one in sent], fresh=fresh)
-        self._last = Produced(outcome, hot.state.version, delta)
+        told = {one.m for one in delta}
+        self._last = Produced(outcome, hot.state.version, (*(one for one in raw if one.m not in told), *delta))
         return self._last
+
+    def _untold(self, hot: Hot, intake: Intake, at: int, now: int) -> tuple[request.Sent, ...]:
+        """Record what an answer shows to have gone out while nobody lived to tell it (LAST-6); return that."""
+        form = wire(hot.state.wire)
+        count = unrecorded.went_out(
+            hot.state,
+            intake.seen,
+            lambda message: form.part_text(hot.state.codec, intake.bodies[message.body][0], 0),
+        )
+        if not count:
+            return ()
+        with defects.deciding(self.stream, "the last good request"):
+            pairing.check_news(hot.state, intake.seen)  # what cannot be taken in leaves everything as it was
+            part = replaying.leading(hot.state, intake, count, at)
+            settings = self.settings(hot.state.policy, hot.state.model)
+            made = replaying.replay(hot, part, settings, self.text, at, unrecorded.when(hot.state, part.seen, now))
+        if made is None:
+            return ()
+        self.replayed(part, made.event, secrets.token_urlsafe(9))
+        return made.delta
+
+    def replayed(self, intake: Intake, event: ev.LastGoodReplayed, command: str) -> None:
+        """Record a request that went out without a pass, with the messages it brought. Raises ``StoreError``."""
+        hot = self.hot()
+        events = [*intake.seen.events, event]
+        events[0] = msgspec.structs.replace(events[0], cmd=command)
+        self._append(hot, events, self._new_bodies(hot.state, intake))
+        self._bodies.update((digest, raw) for digest, (raw, _) in intake.bodies.items())
+        self._evolve(hot, events)
+        settle(hot)
+        if intake.received is not None:
+            keep, rest = intake.received
+            hot.received[keep:] = rest[keep:]
 
     def _fresh(self, intake: Intake) -> Callable[[bytes], bytes]:
         def raw(digest: bytes) -> bytes:

@@ -12,24 +12,13 @@ from typing import Any
 import msgspec
 
 from . import defects, engine
-from .domain import events as ev
 from .domain import pairing
 from .domain.errors import Conflict, StoreError
-from .domain.identity import Scene
-from .domain.passes import tagger
 from .domain.passes.schedule import gauge
 from .domain.window import EMERGENCY
-from .projections import request
-from .projections.hot import settle
+from .projections import replaying
 from .projections.intake import Intake
-from .projections.view import Change
-
-
-class Replayed(msgspec.Struct, frozen=True):
-    """A last-good request: the event that will tell of it, and what it adds to the request it goes on behind."""
-
-    event: ev.LastGoodReplayed
-    delta: tuple[request.Sent, ...]
+from .projections.replaying import Replayed
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
@@ -74,29 +63,15 @@ def _made(
     if state.last is None or not raws:
         return None
     intake = core.observe(hot, at, raws, system, tools)
-    seen = intake.seen
-    whole = state.base == state.last.number and state.base_keep == state.base_len == len(state.path) == seen.keep
-    regions = (state.base_system, state.base_tools) == (state.system, state.tools)
-    if not (whole and regions and seen.new) or intake.events or seen.side or seen.revised or seen.base is not None:
+    if intake.events:
         return None
-    pairing.check_news(state, seen)
+    pairing.check_news(state, intake.seen)
     settings = core.settings(state.policy, state.model)
-    tagged = tagger.tag(Scene(state, seen), bound=settings.bound, model=state.model)
-    tokens = state.last.tokens + tagged.tokens
-    pressure = gauge(state, state.model, intake.context_limit, intake.output_limit, settings, tokens)
-    if pressure.percent >= EMERGENCY or any(one.edits for one in tagged.arrivals):
+    produced = replaying.replay(hot, intake, settings, core.text, at, now)
+    if produced is None:
         return None
-    if [one.m for one in tagged.arrivals] != list(seen.tail):
-        return None  # a refused pass left messages that no request held
-    change = Change({one.m: tuple(-abs(number) for number in one.tags) for one in tagged.arrivals}, {}, {})
-    raw = {m: message.body for m, message in zip(seen.tail, seen.new, strict=True)}
-    sent = tuple(
-        request.follow(hot.view, state.last.digest, seen.tail, lambda m: intake.bodies[raw[m]][0], core.text, change)
-    )
-    event = ev.LastGoodReplayed(
-        at, "", state.passes + 1, now, state.wire, state.base, tagged.arrivals, sent[-1].digest, tokens
-    )
-    return intake, Replayed(event, sent)
+    pressure = gauge(state, state.model, intake.context_limit, intake.output_limit, settings, produced.event.tokens)
+    return None if pressure.percent >= EMERGENCY else (intake, produced)
 
 
 def _record(core: engine.Core, raws: list[bytes], produced: Replayed) -> None:
@@ -107,24 +82,13 @@ def _record(core: engine.Core, raws: list[bytes], produced: Replayed) -> None:
         core.unrecorded = None
         return
     intake, again = made
-    hot = core.hot()
-    events = [*intake.seen.events, again.event]
     command = secrets.token_urlsafe(9)
-    events[0] = msgspec.structs.replace(events[0], cmd=command)
     try:
-        core._append(hot, events, core._new_bodies(hot.state, intake))
+        core.replayed(intake, again.event, command)
     except StoreError as error:
         if not isinstance(error, Conflict) and error.code != engine.OUTCOME_UNKNOWN:
             raise
         core._catch_up(command)
         if command not in core.hot().state.commands:
             _record(core, raws, produced)
-        core.unrecorded = None
-        return
     core.unrecorded = None
-    core._bodies.update((digest, raw) for digest, (raw, _) in intake.bodies.items())
-    core._evolve(hot, events)
-    settle(hot)
-    assert intake.received is not None
-    keep, rest = intake.received
-    hot.received[keep:] = rest[keep:]

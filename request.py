@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from . import engine, last_good
+from . import engine
 from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError
@@ -19,6 +19,7 @@ from .domain.session import BULKY, UNBOUND
 from .domain.window import percent
 from .projections import request as requests
 from .projections.hot import Hot
+from .projections.replaying import Replayed
 
 DETAIL = 2_000
 """How many characters of a provider's error are kept."""
@@ -70,9 +71,7 @@ class Request:
     ``messages``, ``system`` and ``tools`` are built when asked for, from the log where the session has moved on.
     """
 
-    def __init__(
-        self, session: Session, produced: engine.Produced | last_good.Replayed, estimate: int, timed: bool
-    ) -> None:
+    def __init__(self, session: Session, produced: engine.Produced | Replayed, estimate: int, timed: bool) -> None:
         event = produced.event
         self._session = session
         self._produced = produced

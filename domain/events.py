@@ -472,7 +472,7 @@ class PassRefused(Base, frozen=True, array_like=True, gc=False, tag="P4"):
 
 
 class LastGoodReplayed(Base, frozen=True, array_like=True, gc=False, tag="P5"):
-    """While the store was unwritable, the view of pass ``base`` went out with the new messages as they came.
+    """While the store was unwritable, or unasked, the view of pass ``base`` went out with new messages as they came.
 
     It stands behind the events that record those messages, before the pass of the same transaction. The parts of
     ``arrivals`` have numbers that show only from the next rebuild on (convention 15).

@@ -129,7 +129,7 @@ def align(
     """
     _unique(state, rest, keep)
     seen = _align(state, keep, rest, leading, at)
-    return msgspec.structs.replace(seen, events=_split(state, seen.events))
+    return msgspec.structs.replace(seen, events=split(state, seen.events))
 
 
 def _align(
@@ -191,7 +191,7 @@ def edit(
         events.append(ev.MessagesObserved(at, "", end, tuple(new)))
     cause = "removed" if retracted else "revised" if revised else ""
     return Observation(
-        _split(state, events),
+        split(state, events),
         keep,
         tail + numbers,
         tuple(new),
@@ -202,7 +202,7 @@ def edit(
     )
 
 
-def _split(state: State, events: Sequence[ev.Event]) -> tuple[ev.Event, ...]:
+def split(state: State, events: Sequence[ev.Event]) -> tuple[ev.Event, ...]:
     """Return the events with long stretches of messages told in several, none over the limit of an event."""
     found: list[ev.Event] = []
     ahead = len(state.nodes)

@@ -16,7 +16,7 @@ from ..domain.state import Fold, Last, Node, Overflow, Run, State, Tag, Usage
 from ..domain.transcript import Call, Media, Message, Other, Result, Text, Thinking
 from . import view as views
 
-MEANING = 1
+MEANING = 2
 """Counts changes of what the folds mean that their layout does not show."""
 
 

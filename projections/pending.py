@@ -71,7 +71,7 @@ class Pending(msgspec.Struct, frozen=True):
         found += [self.scene.index(arrival.m) for arrival in outcome.arrivals]
         found += [self.scene.index(m) for m in placed(self.hot.view, outcome.inserts)]
         if not isinstance(outcome, ev.PassDeferred):
-            found += [*places.values(), *(self.scene.index(m) for m in self.hot.view.hidden)]
+            found += [*places.values(), *(self.scene.index(m) for m in self.change.revealed)]
         return min(index for index in found if index >= 0)
 
     def _start(self, outcome: ev.Pass) -> int:

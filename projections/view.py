@@ -65,11 +65,15 @@ class View(msgspec.Struct, array_like=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What one pass event does to the view: new slots by message (numbers alone in ``plain``), new counts."""
+    """What one pass event does to the view: new slots by message (numbers alone in ``plain``), new counts.
+
+    ``revealed``: messages that went out raw and show their numbers from this pass on (LAST-3).
+    """
 
     plain: dict[int, tuple[int, ...]]
     slots: dict[int, MessageSlots]
     shown: dict[int, int]
+    revealed: list[int] = []
 
     def of(self, m: int, view: View) -> MessageSlots:
         """Return the slots message ``m`` will have."""
@@ -82,7 +86,7 @@ def preview(view: View, event: ev.Pass, resets: dict[int, int], place: Mapping[i
     """Return what ``event`` would change, without changing ``view``. Raises ``LawBroken`` outside the level's reach.
 
     ``resets`` maps messages revised in the same transaction to their first changed part. ``place`` gives path indexes
-    where the reach of a rebuild has to be checked.
+    where the reach of a rebuild has to be checked; what went out raw shows its numbers only behind that reach.
     """
     change = Change({}, {}, {})
     for m, first in resets.items():
@@ -101,7 +105,9 @@ def preview(view: View, event: ev.Pass, resets: dict[int, int], place: Mapping[i
 
 def _rebuild(view: View, change: Change, event: ev.Rebuild, place: Mapping[int, int] | None) -> None:
     for m, parts in view.hidden.items():
-        change.slots[m] = _reveal(change.of(m, view), parts)
+        if place is None or place.get(m, -1) >= event.decision.reach:
+            change.slots[m] = _reveal(change.of(m, view), parts)
+            change.revealed.append(m)
     for edit in event.edits:
         if place is not None and place.get(edit.m, -1) < event.decision.reach:
             raise LawBroken("an edit before the reach of its permission", value=edit.m, where=f"pass {event.number}")
@@ -136,7 +142,8 @@ def take(view: View, event: ev.Pass, change: Change) -> None:
     view.passes = event.number
     if isinstance(event, ev.PassDeferred):
         return
-    view.hidden.clear()
+    for m in change.revealed:
+        view.hidden.pop(m, None)
     if not isinstance(event, ev.ConversationRebuilt):
         view.m1, view.cut = event.m1, event.cut
     if isinstance(event, ev.BaselineFolded):

@@ -26,7 +26,7 @@ from foldlog.storage.protocol import open_log
 from support import machine_checks as checks
 from support import machine_host as host
 from support.machine_history import Past, Scripted, Told
-from support.machine_judge import judge
+from support.machine_judge import judge, missed
 from support.machine_steps import MODELS, POLICIES, SYSTEMS, WINDOWS, Step, Steps
 from support.machine_store import Watched
 
@@ -64,6 +64,7 @@ class Machine(Steps, Past):
         self.head: checks.Served | None = None
         self.served: dict[int, checks.Served] = {}
         self.passes = 0
+        self.raw: set[int] = set()
         self.edits: list[str] = []
         self.side: list[host.Round] | None = None
         self.flushed = self.lost = self.reopened = self.interloped = False
@@ -254,14 +255,15 @@ class Machine(Steps, Past):
             try:
                 request = self.guarded(call)
             except foldlog.Refused:
-                return self._refused()
+                return self._refused(items)
         except foldlog.Refused:
-            return self._refused()
+            return self._refused(items)
         self.see(request, self.session(), items)
         return request
 
-    def _refused(self) -> None:
+    def _refused(self, items: list[host.Message]) -> None:
         self.counts["refused"] += 1
+        missed(self, self.hot().state.passes, items)
         self.passes = self.hot().state.passes
 
     def command(self, call: Callable[[], Any], once: bool = False) -> Any:

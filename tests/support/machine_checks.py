@@ -202,7 +202,7 @@ def explain(
                 at += 1
         elif kind == "text":
             assert block[0] == "text", f"{part!r} became {block!r}"
-            tags += _tagged(_said(block[1], message), part, reduce, shy, dropped, p)
+            tags += _tagged(_spoken(block[1], message), part, reduce, shy, dropped, p)
             at += 1
         elif kind == "call":
             if block[:2] == ("call", part["id"]):
@@ -225,7 +225,7 @@ def explain(
     return tags, gone
 
 
-def _said(text: str, message: host.Message) -> str:
+def _spoken(text: str, message: host.Message) -> str:
     """Return a text without what foldlog tells the agent of a silence: before a person's words, behind their number."""
     if message["role"] != "user" or any(part["t"] == "result" for part in message["parts"]):
         return text

@@ -24,6 +24,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     if event.number <= machine.passes:
         _repeated(machine, request, items)
         return
+    missed(machine, event.number, items)
     assert event.number == machine.passes + 1, (
         f"pass {event.number} after {machine.passes}: something was applied twice"
     )
@@ -34,11 +35,15 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     told = machine._told(request._produced.version)
     begin = judged(machine, request, told, items)
     whole = told.whole(event)
+    revealed: set[int] = set()
+    if not isinstance(event, ev.PassDeferred):  # from here on their numbers show
+        revealed = {m for m in machine.raw & set(whole) if whole.index(m) >= event.decision.reach}
+        machine.raw -= revealed
     assert path_of(state, event) == whole[begin:], "the request is not of the path behind the cut"
     now = checks.record(request.built, event, whole, begin, items, (machine.system, machine.tools))
     assert request.built.digest == event.digest, "LAW-2: the request's bytes have another digest than its event"
     machine.counts[request.level] += 1
-    _bytes(machine, now, state)
+    _bytes(machine, now, state, revealed)
     _causes(machine, now, state, told)
     gone = _content(machine, now)
     machine.numbered = len(state.tags)
@@ -74,6 +79,25 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         machine.check_replay(event.number)
 
 
+def missed(machine: Machine, number: int, items: list[host.Message]) -> None:
+    """LAST-6, LAST-7: a request the model never made was found in what the host handed over: rounds not sent alone."""
+    if number <= machine.passes + 1 and machine.passes:
+        return
+    found = [stored.event for stored in machine.log.read(machine.session().core.stream)]
+    replays = [one for one in found if isinstance(one, ev.LastGoodReplayed) and one.number > machine.passes]
+    if not replays:
+        return
+    assert len(replays) == 1, "LAST-6: one replay tells of all that went out"
+    head = machine.head
+    assert head is not None, "LAST-7: before a first request none went out"
+    roles = [item["role"] == "assistant" for item in items[len(head.items) :]]
+    turns = [is_answer for i, is_answer in enumerate(roles) if not i or roles[i - 1] != is_answer]
+    assert len(turns) - (not turns[0]) > 2, "LAST-7: nothing went out that no request held"
+    machine.passes = replays[0].number
+    machine.raw |= {arrival.m for arrival in replays[0].arrivals}
+    machine.counts["missed"] += 1
+
+
 def _repeated(machine: Machine, request: foldlog.Request, items: list[host.Message]) -> None:
     """PROP-1: a request that was handed out before is the newest one, for the same messages."""
     assert request.pass_number == machine.passes, f"{request!r} came back, the newest pass is {machine.passes}"
@@ -84,7 +108,7 @@ def _repeated(machine: Machine, request: foldlog.Request, items: list[host.Messa
     machine.counts["repeated"] += 1
 
 
-def _bytes(machine: Machine, now: checks.Served, state: Any) -> None:
+def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int]) -> None:
     event = now.event
     head = machine.head
     if head is None:
@@ -99,7 +123,7 @@ def _bytes(machine: Machine, now: checks.Served, state: Any) -> None:
             checks.unchanged(base, now, False)
         return
     hard = isinstance(event, ev.BaselineFolded)
-    owners: set[int] = set()
+    owners = set(revealed)
     for number, _ in event.landed:
         tag = state.tags[number - 1]
         owners.add(tag.m)
@@ -222,8 +246,10 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
             continue
         key = (id(item), wire)
         if key not in known:
-            known[key] = (item, *checks.explain(machine.codec, machine.reduce, machine.shy, item, wire, machine.asked))
+            shy = machine.shy or m in machine.raw
+            known[key] = (item, *checks.explain(machine.codec, machine.reduce, shy, item, wire, machine.asked))
         _, tags, lost = known[key]
+        assert not tags or m not in machine.raw, f"LAST-6: §{tags[0][0]}§ shows in what went out raw"
         for number, p in tags:
             assert number not in seen, f"PROP-9: §{number}§ stands twice in pass {now.number}"
             seen.add(number)
