@@ -17,19 +17,26 @@ LEVELS = ((60, "urgent"), (40, "firm"), (20, "gentle"))
 """From which share of spent output, in per cent, a nudge says what (6.2)."""
 LARGE, WORTH = 60_000, 25_000
 """Tokens sent, and of these spent, from which the agent is nudged at all (6.2)."""
+MOVED = -1
+"""What ``known`` is where the host changed the history that was counted: the next pass counts anew, once."""
 UNCOUNTED = -1
 """What ``tail`` is where counting broke: nothing is said of it until a rebuild counts anew (FAIL-4)."""
 
 
 def measure(state: State) -> None:
-    """Count anew what stands behind the head. Costs what is sent: for rebuilds only."""
+    """Begin anew with a rebuild: count, and forget what the agent was told and did about the last count."""
     try:
-        _measure(state)
+        _count(state)
     except Exception:  # noqa: BLE001 - no request depends on these figures, and a log must always fold (FAIL-4)
         state.tail = UNCOUNTED
+        return
+    state.reduced = False
+    if state.nudged is not None and state.spent < state.nudged[1]:
+        state.nudged = None
+    state.called = state.called and state.spent >= WORTH
 
 
-def _measure(state: State) -> None:
+def _count(state: State) -> None:
     order = state.tools_order
     floor = state.adopted.floor if state.adopted is not None else 0
     state.edge, state.guarded, state.known = len(order), 0, len(order)
@@ -47,10 +54,6 @@ def _measure(state: State) -> None:
             state.tail += max(part.tokens - state.spares.get(key(m, p), 0), 0)
             if tag is not None and (tag.kind == "file" or (tag.kind == "tool" and number < newest)):
                 state.spent += part.tokens
-    state.reduced = False
-    if state.nudged is not None and state.spent < state.nudged[1]:
-        state.nudged = None
-    state.called = state.called and state.spent >= WORTH
 
 
 def grow(state: State, arrivals: Iterable[Arrival]) -> None:
@@ -58,7 +61,10 @@ def grow(state: State, arrivals: Iterable[Arrival]) -> None:
     if state.tail == UNCOUNTED:
         return
     try:
-        _grow(state, arrivals)
+        if state.known == MOVED:
+            _count(state)
+        else:
+            _grow(state, arrivals)
     except Exception:  # noqa: BLE001 - as above (FAIL-4)
         state.tail = UNCOUNTED
 

@@ -154,8 +154,6 @@ def _stay(state: State, decision: ev.Decision | None) -> None:
     """Keep the usage at the emergency batch of this stay in the force band, until usage leaves it."""
     adopted = state.adopted
     if decision is None:
-        if state.usage is not None and adopted is not None and adopted.execute + REARM <= adopted.force:
-            state.drained = None  # a quiet pass lies below the threshold
         return
     if decision.source == "provider" and adopted is not None and decision.percent < adopted.force - REARM:
         state.drained = None

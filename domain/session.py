@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import events as ev
-from . import items, measured, served
+from . import hygiene, items, measured, served
 from .arcs import maker
 from .errors import LawBroken
 from .paths import request_of, rest_of, road
@@ -133,6 +133,7 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
             state.queue.pop(number, None)  # the part is gone: nothing is left to drop, and its place may be filled anew
             del state.tag_of[key(event.m, p)]
         if p >= event.first:
+            state.known = hygiene.MOVED if number else state.known  # what only grew at its end was counted as it is
             state.spares.pop(key(event.m, p), None)
             owner = state.call_of.pop(key(event.m, p), 0)
             if owner:
@@ -193,6 +194,7 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
+    state.known = hygiene.MOVED
     if event.keep < state.start():
         state.void = True  # the head now leaves what the summaries cover: the next pass folds (design.md 4)
     _set_path(state, event.keep, then)

@@ -92,10 +92,10 @@ def decide(
     if given.blocked and due == "pressure" and not allowed.granted and not state.marked:
         # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
-    asked = reasons or state.flush or state.bulky
+    asked = reasons or state.flush or state.bulky or state.unbound  # what was refused as it is may not go out again
     if running and not asked and not gauge.force and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
-    urgent = asked or state.lost or state.reopened or state.unbound
+    urgent = asked or state.lost or state.reopened
     if allowed.granted and not urgent and reasoning.holds(scene, gauge.settings, gauge.percent, gauge.bands.execute):
         allowed = permission.Permission(False, (*allowed.signals, "thinking_hold"), 0)
     refresh = fresh and allowed.granted and not allowed.reach  # m[1] lies before what a divergence lets a pass touch
@@ -111,7 +111,7 @@ def decide(
     wanted = headed or state.flush or state.unbound or state.bulky
     ask = None
     if not quiet:
-        ask = _ask(scene, gauge, allowed, begin, keep, queue, facts, given.model, wanted=wanted, headed=headed)
+        ask = _ask(scene, gauge, allowed, begin, keep, queue, facts, given.model, behind, wanted=wanted, headed=headed)
     missing = lanes.wants(ask) if ask is not None and allowed.granted else frozenset()
     if missing:
         return Need(parts=missing)
@@ -119,7 +119,8 @@ def decide(
     landing = _landing(works, allowed, wanted=wanted, least=0 if queue else _least(state, gauge))
     left_out = tuple(name for name, _ in said.failed)
     cost = _price(scene, given, gauge, queue)
-    decision = _decision(due, gauge, allowed, queue, works, landing, quiet, cost, left_out)
+    untold = quiet and state.drained is None  # an emergency's stay ends on a pass that told how full the window is
+    decision = _decision(due, gauge, allowed, queue, works, landing, untold, cost, left_out)
     shape = Form(scene, given, said, divergence, decision, size)
     produced: ev.Pass
     if reasons:
@@ -171,6 +172,7 @@ def _ask(
     queue: tuple[Item, ...],
     facts: Mapping[Part, str],
     model: str,
+    behind: int | None,
     *,
     wanted: bool,
     headed: bool,
@@ -200,6 +202,7 @@ def _ask(
         routine=routine,
         queued=queue,
         facts=facts,
+        first=behind,
         headed=headed,
         model=model,
     )
@@ -296,11 +299,11 @@ def _decision(
     queue: tuple[Item, ...],
     works: tuple[Work, ...],
     landing: tuple[Work, ...],
-    quiet: bool,
+    untold: bool,
     cost: ev.Price | None,
     left_out: tuple[str, ...],
 ) -> ev.Decision | None:
-    if quiet and not allowed.granted and not left_out:
+    if untold and not allowed.granted and not left_out:
         return None
     drainable = sum(item.frees for item in queue)
     return ev.Decision(

@@ -31,7 +31,8 @@ def armed(state: State, model: str, local: int) -> Overflow | None:
     overflow = pending(state, model)
     if overflow is None:
         return None
-    if overflow.limit and overflow.used and 0 < expected(overflow, local) * 10 < overflow.limit * TRUSTED:
+    ours = expected(overflow, local) if overflow.limit else 0
+    if ours and (ours + overflow.output) * 10 < overflow.limit * TRUSTED:  # the answer needs its room too
         return None
     return overflow
 

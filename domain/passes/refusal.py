@@ -41,7 +41,7 @@ def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.P
         code = "PROTECTED_OVER_LIMIT"
         message = (
             f"the results of protected tools alone take about {kept:,} of {gauge.limit:,} tokens: the request cannot "
-            "fit. Nothing was sent. Mark some of them with ctx_reduce, or protect fewer (protected_tools)."
+            "fit. Nothing was sent. Protect fewer of them (protected_tools), or take back the newest message."
         )
     else:
         return None
@@ -65,15 +65,32 @@ def _kept(state: State, given: Given) -> int:
 
 
 def _full(state: State, overflow: Overflow, tokens: int, limit: int) -> str:
-    """Say that the session does not fit, why nothing more was tried, and what takes the room."""
+    """Say that the session does not fit, why nothing more was tried, what takes the room, and what can be done."""
     said = f"the provider refused it at {overflow.used:,} tokens" if overflow.used else "the provider refused it"
+    if overflow.used and overflow.output:
+        said += f" and {overflow.output:,} more for the answer"
     if overflow.tries >= recovery.TRIES:
         said = f"the provider refused {overflow.tries} requests in a row, each smaller than the one before"
     number, size = recovery.largest(state)
-    most = f" The largest part is §{number}§ with about {size:,} tokens." if number else ""
+    most = ""
+    if number:
+        named = f"§{number}§" if state.reduce else f"a {_NAMES[state.tags[number - 1].kind]}"
+        most = f" The largest part is {named} with about {size:,} tokens."
     room = f"{limit:,}" if limit else "an unknown number of"
     return (
         f"the session does not fit the model's window ({said}; the window holds {room} tokens, this request about "
-        f"{tokens:,}), and nothing more of it can be summarised or dropped by itself.{most} Mark what is spent with "
-        "ctx_reduce and flush, use a model with a larger window, or start a new session."
+        f"{tokens:,}), and nothing more of it can be summarised or dropped by itself.{most} {_way_out(state)}"
     )
+
+
+_NAMES = {"tool": "tool result", "file": "file", "text": "message"}
+
+
+def _way_out(state: State) -> str:
+    """Say what a person can do: the turn is refused, so the agent can mark nothing."""
+    if not state.primary:
+        return "Give the subagent a smaller task, or a model with a larger window."
+    others = "take back the newest message, use a model with a larger window, or start a new session."
+    if state.queue:
+        return f"Let what is marked leave (foldlog flush, or /ctx-flush in the host), {others}"
+    return others.capitalize()

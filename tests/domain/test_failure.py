@@ -315,13 +315,13 @@ def test_a_busy_store_met_while_waiting_is_told_as_that():
 
 
 @pytest.mark.rule("FAIL-4", "ACC-19")
-@pytest.mark.parametrize("when", ["grow", "measure"])
+@pytest.mark.parametrize("when", ["grow", "count"])
 def test_counting_what_is_spent_never_stops_a_log_from_folding(when: str, monkeypatch: pytest.MonkeyPatch):
     host = chat()
     loud(host)
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(hygiene, f"_{when}", broken)
-        if when == "measure":
+        if when == "count":
             host.session.report_cache_loss("said so")
         before = host.turn().messages_json
         host.session.core._hot = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -247,9 +248,8 @@ def test_compaction_off_leaves_everything_to_the_host():
     request = chat.turn(wait=4_000)
     assert request.level == "defer"
     assert chat.session.status().dropped == 0
-    assert chat.messages[0]["content"] in str(request.messages[0])
     assert request.system is None
-    assert len(request.messages) == len(chat.messages)
+    assert [msgspec.json.decode(raw) for raw in request.messages_json] == chat.messages
 
 
 @pytest.mark.rule("PERM-8")

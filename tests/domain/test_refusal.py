@@ -83,7 +83,8 @@ def test_after_an_overflow_only_a_smaller_request_is_sent(mode: str, limit: int 
     request = chat.turn()
     request.report_failure("overflow", limit=limit, used=limit and 120_000)
     error = refused(chat, "CONTEXT_FULL")
-    assert "ctx_reduce" in error.message
+    assert ("smaller task" if mode == "subagent" else "take back the newest message") in error.message.lower()
+    assert "§" in error.message, "the largest part is named as the agent knows it"
     chat.messages += [assistant("x"), user("more")]
     refused(chat, "CONTEXT_FULL")
     assert isinstance(events(chat.session)[-1], ev.PassRefused)

@@ -151,6 +151,33 @@ def test_it_is_told_in_a_message_of_its_own_once():
 
 
 @pytest.mark.rule("SAY-4")
+@pytest.mark.parametrize("how", ["rewind", "revised", "fork of the past"])
+def test_what_the_host_took_back_is_no_longer_counted(how: str):
+    """The figures are those of the history that is sent, and on the pass that shrinks it nobody is nudged."""
+    host = chat()
+    fill(host, 16)
+    before = host.state.spent
+    assert before > 50_000
+    if how == "revised":
+        for index in range(2, 21, 2):
+            host.messages[index] = user([result(host.messages[index]["content"][0]["tool_use_id"], "cut")])
+    else:
+        del host.messages[5:]
+        if how != "rewind":
+            host.messages.append(user("another way"))
+    host.again()
+    host.turn()
+    count = len(nudges(host.turn()))  # what went back is the head from its next request but one on
+    state: State = host.state
+    assert state.spent < before // 2
+    carried = (state.tail, state.spent, state.edge)
+    hygiene.measure(state)
+    assert carried == (state.tail, state.spent, state.edge)
+    assert count <= 1
+    assert len(nudges(fill(host, 1, 200, first=50)[-1])) == count
+
+
+@pytest.mark.rule("SAY-4")
 def test_the_count_that_is_carried_on_is_the_count_made_anew():
     host = chat()
     fill(host, 12, 3_000)

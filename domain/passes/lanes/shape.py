@@ -48,7 +48,8 @@ class Ask(msgspec.Struct, frozen=True):
     no lane takes out by itself; ``recent``: the newest tool tags, of which small calls keep a skeleton; ``rides``:
     something else already rewrites the prefix on this pass; ``routine``: the once-per-episode cleanup may run;
     ``queued``: what the queue can do; ``taken`` and ``freed``: the tags lanes before this one take out, and the local
-    tokens they free, ``absent`` the parts of which nothing is left by them, ``first`` the first path index they change;
+    tokens they free, ``absent`` the parts of which nothing is left by them, ``first`` the first path index they or the
+    host change;
     ``headed``: the pass also renders the head anew, so that all behind it moves; ``facts``: contents lanes asked for,
     as a person reads them (a call's are its arguments as JSON).
     """

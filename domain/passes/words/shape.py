@@ -26,8 +26,8 @@ class Listener(msgspec.Struct, frozen=True):
 
     @property
     def able(self) -> bool:
-        """Whether the agent can mark anything."""
-        return self.scene.state.reduce and self.settings.compaction
+        """Whether the agent can mark anything, and what is counted is of this history: not of one the host changed."""
+        return self.scene.state.reduce and self.settings.compaction and not self.scene.seen.cause
 
 
 class Spoken(msgspec.Struct, frozen=True):

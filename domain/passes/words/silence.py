@@ -14,7 +14,8 @@ def away(to: Listener) -> Spoken | None:
     """Say before a person's newest words how long the session was silent."""
     state, newest = to.scene.state, to.newest
     gap = to.now - state.response_now
-    if not to.settings.temporal or not state.response_now or gap < AWAY or not to.end:
+    wanted = to.settings.temporal and to.settings.compaction
+    if not wanted or not state.response_now or gap < AWAY or not to.end:
         return None
     message = to.scene.message(newest.m)
     if message.role != "user" or any(isinstance(part, Result) for part in message.parts):

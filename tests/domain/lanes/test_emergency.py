@@ -83,14 +83,16 @@ def test_one_batch_a_stay_in_the_force_band():
 
 
 @pytest.mark.rule("EMERG-2")
-def test_it_is_armed_again_five_points_under_the_band():
-    host = chat()
+@pytest.mark.parametrize("threshold", [65, 80, 82, 90])
+def test_it_is_armed_again_five_points_under_the_band(threshold: int):
+    host = chat(policy={**BARE, "execute_threshold_percentage": threshold})
     request = fill(host, 40)
-    use(request, 176_000)
+    use(request, 186_000)
     request = host.turn()
+    assert lanes(host)["emergency"].landed
     use(request, 150_000)
     request = fill(host, 20, first=40)
-    use(request, 178_000)
+    use(request, 187_000)
     host.turn()
     assert lanes(host)["emergency"].landed
 

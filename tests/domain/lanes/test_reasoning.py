@@ -7,8 +7,10 @@ import hashlib
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from foldlog.domain import events as ev
 from foldlog.domain.passes import lanes
 from foldlog.domain.passes.lanes import reasoning
 from foldlog.domain.passes.lanes.reasoning import HEAVY, HOLDS
@@ -207,8 +209,10 @@ def test_on_chat_wires_it_leaves_unless_the_model_wants_it_back(model: str, stay
 
 
 @pytest.mark.rule("THINK-4")
+@pytest.mark.parametrize("running", [False, True])
 @pytest.mark.parametrize("model", [BOUND, "claude-sonnet-4-5"])
-def test_reasoning_refused_as_of_another_conversation_leaves_with_the_next_request(model: str):
+def test_reasoning_refused_as_of_another_conversation_leaves_with_the_next_request(model: str, running: bool):
+    """A summary under way, which other rebuilds wait for, does not keep it."""
     host = chat(model)
     request = host.again()
     for number in range(4):
@@ -221,6 +225,9 @@ def test_reasoning_refused_as_of_another_conversation_leaves_with_the_next_reque
     error = {"type": "invalid_request_error", "message": refusal}
     said = request.report_error(400, json.dumps({"type": "error", "error": error}))
     assert said.kind == "thinking"
+    if running:
+        run = ev.HistorianStarted(0, "", "run", 1, 2, b"f", "other", 10**15)
+        host.session.core.command(lambda hot, at: [msgspec.structs.replace(run, at=at)])
     request = host.again()
     assert thoughts(request) == 0
     assert "thinking_recovery" in request.reasons

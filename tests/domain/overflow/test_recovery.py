@@ -272,6 +272,21 @@ def test_a_host_that_made_room_itself_is_left_alone(limit: int | None, used: int
     assert decision.source == ("estimated" if quiet else "synthetic")
 
 
+@pytest.mark.rule("OVER-16", "OVER-13")
+@pytest.mark.parametrize("share", [76, 79, 81, 95])
+def test_room_for_the_answer_counts_before_a_session_is_left_alone(share: int):
+    """Refused for input and answer together: what can go goes, however much of the window the input alone leaves."""
+    chat = Chat(lanes=True, policy={"protected_tokens": 0, "cache_ttl": "never"})
+    chat.say(user("start"))
+    for number in range(30):
+        request = chat.tool(f"t{number}", words(900) + str(number), n=number)
+    body = f"input length and `max_tokens` exceed context limit: {share}000 + 32000 > 100000, decrease input length"
+    assert request.report_error(400, body).kind == "overflow"
+    sent = chat.again()
+    assert [did.lane for did in chat.last().decision.lanes if did.landed] == ["emergency"]
+    assert local(sent) * share // local(request) + 32 <= 100
+
+
 @pytest.mark.rule("OVER-17")
 def test_an_overflow_of_the_output_allowance_is_no_reason_to_rebuild():
     """OV-18: the limit is learnt, history stays as it is."""
