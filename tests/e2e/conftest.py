@@ -13,8 +13,11 @@ from types import ModuleType
 import msgspec
 import pytest
 from e2e import measure, scripts
+from e2e.hosts import claude, codex
 from e2e.hosts.base import NODE_MODULES
 from e2e.stage import Stage, stage, when
+
+from foldlog import Engine
 
 HOSTS = ("claude", "codex", "opencode", "pi", "omp")
 
@@ -74,6 +77,30 @@ def managed(host: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Itera
         made.play(scripts.PROMPT.format(track="main", step=scripts.KILLED + 1), session)
         asked = measure.main(made.records, measure.rows(made.db))
         note(made, measure.measured(asked, made.records), "yes")
+        yield made
+
+
+@pytest.fixture(scope="session")
+def full(host: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A session with pictures that gets full, and one its provider refuses, nobody summarising. Where a turn ended with
+    the provider's refusal of pictures, the second one goes on.
+    """
+    root = tmp_path_factory.mktemp(f"{host.NAME}-full") / "r"
+    script = lambda work: scripts.full(work, host.WINDOW)  # noqa: E731
+    with stage(root, host, script, managed=True, summarizer="none") as made:
+        if host is codex:
+            codex.widen(made.room)
+        shot = lambda number: (made.room.work / f"shot{number}.png",)  # noqa: E731
+        made.play(scripts.PROMPT.format(track="main", step=0), pictures=shot(0))
+        session = host.session_of(made.ran[-1])
+        with (
+            Engine.open(f"sqlite:///{made.db}", summarizer=None) as engine,
+            when(made, scripts.FLUSHED, engine.session(session, host.NAME).flush),
+        ):
+            made.play(scripts.PROMPT.format(track="main", step=scripts.SECOND), session, pictures=shot(4))
+        began = 1 if host is claude else 0  # what can be compacted one host compacts itself, behind everybody's back
+        made.play(scripts.PROMPT.format(track="none", step=began))
+        made.play(scripts.PROMPT.format(track="none", step=1), host.session_of(made.ran[-1]))
         yield made
 
 

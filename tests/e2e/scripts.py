@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import struct
+import zlib
 from pathlib import Path
 
 from e2e.provider.scenario import Call, Failure, Scenario, Step
@@ -19,6 +21,13 @@ TTL_S = 5
 FILES = 24
 LINES = 90
 """About 6 kB a file: a read brings some 1,700 tokens."""
+SHOTS = 5
+FULL = 97
+"""Per cent of the window that the output of a step fills."""
+SECOND, POURED, FLUSHED = 6, 8, 9
+"""Of the session that gets full: the step its second turn begins with, the one whose request holds what fills it, and
+the one during which a person flushes.
+"""
 PROMPT = "Work through the list in this folder, file after file. [[{track}:{step}]]"
 
 
@@ -78,3 +87,48 @@ def trouble(
     """Return a short session with scripted failures."""
     whole = long(work, window, steps=steps, stop=steps + 1, bound=bound)
     return Scenario(tracks=whole.tracks, window=window, bound=bound, failures=failures)
+
+
+def picture(number: int) -> bytes:
+    """Return a grey PNG of 800 x 600 pixels: some 640 tokens by its pixels, and about as many by its base64."""
+    rows = b"".join(b"\0" + random.Random(1000 * number + row).randbytes(800) for row in (1, 2)) + bytes(801 * 598)
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", 800, 600, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows, 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+def full(work: Path, window: int) -> Scenario:
+    """Return a session of two turns: pictures, more of them than the provider takes; another picture, and output that
+    fills the window. On the track ``none`` the provider refuses whatever is sent, with nothing in it that could go.
+    """
+    for number in range(SHOTS):
+        (work / f"shot{number}.png").write_bytes(picture(number))
+    filler = (line for number in range(100, 160) for line in _lines(number))
+    (work / "filler.txt").write_text("".join(f"{line}\n" for line in filler), encoding="utf-8")
+    look = lambda n: Call("look", path=str(work / f"shot{n}.png"))  # noqa: E731
+    read = lambda n: Call("read", path=str(work / f"part{n:02d}.txt"))  # noqa: E731
+    pour = Call("run", path=str(work / "filler.txt"), fill=FULL)
+    played = (
+        Step("I look.", calls=(look(1),)),
+        Step("I look again.", calls=(look(2),)),
+        Step("I read.", calls=(read(1),)),
+        Step("A third look.", calls=(look(3),)),
+        Step("I read on.", calls=(read(2),)),
+        Step("The pictures are seen."),
+        Step("I read more.", calls=(read(3),)),
+        Step("Now all of it.", calls=(pour,)),
+        Step("That was much.", calls=(read(4),)),
+        Step("A little more.", calls=(read(5),)),
+        Step("The list is done."),
+    )
+    none = (Step("I begin.", calls=(Call("run", command="echo begun"),)), Step("Nobody hears this."))
+    failures = (
+        Failure(FLUSHED, "slow", seconds=1.5),
+        Failure(1, "overflow", times=99, track="none", limit=window * 99 // 100, used=window * 5 // 4),
+    )
+    return Scenario(tracks={"main": played, "none": none}, window=window, pictures=3, failures=failures)

@@ -50,9 +50,17 @@ class Stage:
         """What the provider saw up to now."""
         return record.read(self.room.provider)
 
-    def play(self, prompt: str, session: str = "", *, fork: bool = False, seconds: float = 100.0) -> base.Ran:
-        """Let the host answer ``prompt`` and return how that ended."""
-        command = self.host.command(self.room, prompt, session, fork=fork)
+    def play(
+        self,
+        prompt: str,
+        session: str = "",
+        *,
+        fork: bool = False,
+        pictures: tuple[Path, ...] = (),
+        seconds: float = 100.0,
+    ) -> base.Ran:
+        """Let the host answer ``prompt``, with ``pictures`` beside it, and return how that ended."""
+        command = self.host.command(self.room, prompt, session, fork=fork, pictures=pictures)
         self.ran.append(base.run(self.room, command, seconds, self._started))
         return self.ran[-1]
 
@@ -142,10 +150,11 @@ def stage(
     *,
     managed: bool,
     policy: str = "",
+    summarizer: str = "extractive",
     model: str = "",
 ) -> Iterator[Stage]:
     """Set a stage below ``root``. ``managed``: foldlog stands between host and provider; ``policy``:
-    lines of its policy (TOML).
+    lines of its policy (TOML), ``summarizer``: who summarises for it.
     """
     with base.room(root, host.WINDOW, model or host.MODEL) as room:
         scripts.fill(room.work)
@@ -160,7 +169,7 @@ def stage(
         if managed:
             foldlog(room)
             made_stage.proxy = base.free_port()
-            configure(made_stage, policy)
+            configure(made_stage, policy, summarizer)
             host.manage(made_stage)
         else:
             host.prepare(room, f"http://127.0.0.1:{port}")
@@ -170,13 +179,14 @@ def stage(
             end_link(room)
 
 
-def configure(stage: Stage, policy: str = "") -> None:
+def configure(stage: Stage, policy: str = "", summarizer: str = "extractive") -> None:
     """Write foldlog's configuration: its store, its port, the provider as every upstream, the model's window."""
     stage.room.environ["FOLDLOG_COMMAND"] = json.dumps([str(foldlog(stage.room))])
     upstream = json.dumps(f"http://127.0.0.1:{stage.port}")
     lines = [
         f"db = {json.dumps('sqlite:///' + str(stage.db))}",
         f"port = {stage.proxy}",
+        f"summarizer = {json.dumps(summarizer)}",
         "[upstreams]",
         *(f"{name} = {upstream}" for name in ("anthropic", "openai", "chatgpt")),
         f"[models.{json.dumps('*')}]",

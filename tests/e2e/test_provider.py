@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
-from e2e.provider import record
+from e2e import scripts
+from e2e.provider import pictures, record
 from e2e.provider.app import make_app
 from e2e.provider.scenario import Call, Failure, Scenario, Step, load, save
 from starlette.testclient import TestClient
@@ -160,6 +162,44 @@ def test_a_prompt_beyond_the_window_overflows_in_each_provider_s_words(tmp_path)
     assert spoken["code"] == "context_length_exceeded"
     stream = client.post("/v1/responses", json={"model": "m", "input": long, "stream": True})
     assert (stream.status_code, "response.failed" in stream.text) == (200, True)
+
+
+def picture(number):
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(scripts.picture(number)).decode()}
+    return {"type": "image", "source": source}
+
+
+def test_more_pictures_than_it_takes_are_refused(tmp_path):
+    client = provider(tmp_path, pictures=1)
+    assert ask(client, [user(picture(0), text("[[main:0]]"))]).status_code == 200
+    refused = ask(client, [user(picture(0), picture(1), text("[[main:0]]"))])
+    assert refused.json()["error"]["message"] == "Too many images and documents: 2 + 0 > 1"
+    url = "data:image/png;base64," + picture(2)["source"]["data"]
+    shown = [{"type": "input_image", "image_url": url}, {"type": "input_text", "text": "[[main:0]]"}]
+    assert client.post("/v1/responses", json={"model": "m", "input": [{"role": "user", "content": shown}]}).is_success
+    shown = [{"type": "image_url", "image_url": {"url": url}}, text("[[main:0]]")]
+    body = {"model": "m", "messages": [{"role": "user", "content": shown}]}
+    assert client.post("/v1/chat/completions", json=body).is_success
+    seen = [list(each.pictures) for each in record.read(tmp_path)]
+    assert seen == [[pictures.digest(scripts.picture(n)) for n in given] for given in ([0], [0, 1], [2], [2])]
+
+
+def test_a_call_fills_the_window(tmp_path):
+    shell = {"name": "Bash", "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}}}
+    script = {"main": (Step("Pour.", calls=(Call("run", path="f", fill=80),)),)}
+    client = TestClient(make_app(Scenario(tracks=script, window=20_000), tmp_path))
+    first = user(text("[[main:0]]"))
+    answer = ask(client, [first], tools=[shell]).json()
+    calls = [block for block in answer["content"] if block["type"] == "tool_use"]
+    sizes = [int(call["input"]["command"].split()[-1]) for call in calls]
+    assert len(sizes) > 1
+    assert max(sizes) <= 10_000
+    out = [
+        {"type": "tool_result", "tool_use_id": call["id"], "content": "x" * size}
+        for call, size in zip(calls, sizes, strict=True)
+    ]
+    ask(client, [first, {"role": "assistant", "content": answer["content"]}, user(*out)], tools=[shell])
+    assert record.read(tmp_path)[-1].total == pytest.approx(16_000, rel=0.05)
 
 
 @pytest.mark.parametrize("kind", ["429", "529"])

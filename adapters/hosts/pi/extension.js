@@ -69,7 +69,7 @@ export class Extension {
     pi.on("session_before_compact", () => (this.compaction ? { cancel: true } : undefined));
     pi.on("session_compact", (/** @type {any} */ _, /** @type {any} */ ctx) => void this.tell(ctx, "compacted", {}));
     // what Pi calls its last boundary OMP calls a stop; there a request has to bring a text of its own
-    pi.on("agent_before_settle", async (/** @type {any} */ _, /** @type {any} */ ctx) => ((await this.again(ctx)) ? { continue: true } : undefined));
+    pi.on("agent_before_settle", async (/** @type {any} */ event, /** @type {any} */ ctx) => ((await this.again(ctx)) ? onceMore(event) : undefined));
     pi.on("session_stop", async (/** @type {any} */ _, /** @type {any} */ ctx) =>
       (await this.again(ctx)) ? { continue: true, additionalContext: "Go on where you were." } : undefined,
     );
@@ -225,7 +225,7 @@ export class Extension {
     const said = await session.failed;
     session.failed = undefined;
     if (!said?.again) return false;
-    notify(ctx, "the provider refused the request as too long; it is made smaller and sent again", "info");
+    notify(ctx, "the provider refused the request; it is made smaller and sent again", "info");
     return true;
   }
 
@@ -304,6 +304,16 @@ const LASTING = new Proxy(
 function lasting(made, own) {
   const untouched = new Set(own);
   for (const message of made) if (!untouched.has(message)) Object.setPrototypeOf(message, LASTING);
+}
+
+/**
+ * Pi asks for one more request only where its list ends with something to answer. It takes out the failed answer of an
+ * overflow by itself; that of any other error is taken out here, in the same way. @param {any} event
+ */
+function onceMore(event) {
+  const last = event.context?.canContinue === false ? event.context.contextEntries?.at(-1) : undefined;
+  if (last?.messages?.at(-1)?.stopReason !== "error") return { continue: true };
+  return { entries: [...event.entries, { type: "context_edit", targetId: last.sourceEntry.id, replacement: null }], continue: true };
 }
 
 /** @param {any} ctx @param {string} text @param {"info" | "warning" | "error"} kind */

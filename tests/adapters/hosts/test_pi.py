@@ -183,6 +183,21 @@ def test_what_overflowed_goes_once_more(start, event, omp):
     assert any("made smaller" in words for _, words in done["notices"])
 
 
+@pytest.mark.rule("EXT-10")
+@pytest.mark.parametrize("able", [False, True])
+def test_a_failed_answer_that_pi_keeps_is_taken_out_before_the_next_request(start, able):
+    """Pi leaves out the answer that failed of an overflow alone; behind any other one it would ask for nothing."""
+    start()
+    many = {"text": "x", "stop": "error", "errorMessage": "Too many images and documents: 101 + 0 > 100"}
+    failed = {"sourceEntry": {"id": "e9"}, "messages": [assistant(1, **many)]}
+    others = [{"type": "custom", "customType": "another"}]
+    boundary = {"entries": others, "context": {"canContinue": able, "contextEntries": [failed]}}
+    settle = {"on": "agent_before_settle", "event": boundary}
+    done = play(context(talk(9)), answered(assistant(1, **many)), settle)
+    edit = {"type": "context_edit", "targetId": "e9", "replacement": None}
+    assert done["results"][-1] == {"continue": True} | ({} if able else {"entries": [*others, edit]})
+
+
 @pytest.mark.rule("EXT-6")
 def test_tools_and_commands(start):
     start()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 from .base import KEY, NODE_MODULES, Ran, Room
@@ -36,14 +39,23 @@ def manage(stage: Any) -> None:
     stage.serve()
 
 
-def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
-    """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
+def command(
+    room: Room, prompt: str, session: str = "", *, fork: bool = False, pictures: tuple[Path, ...] = ()
+) -> list[str]:
+    """Return the command line; ``session`` is resumed, with ``fork`` as a new one. Pictures go in by standard input."""
     binary = NODE_MODULES / ".bin" / "claude"
     flags = ["--output-format", "stream-json", "--verbose", "--model", room.model]
     tools = "Bash,Read,Write,Task,Agent,mcp__foldlog__ctx_reduce,mcp__foldlog__ctx_expand"
     if session:
         flags += ["--resume", session, *(["--fork-session"] if fork else [])]
-    return [str(binary), "-p", prompt, *flags, "--tools", "Bash,Read,Write,Task", "--allowedTools", tools]
+    flags += ["--tools", "Bash,Read,Write,Task", "--allowedTools", tools]
+    if not pictures:
+        return [str(binary), "-p", prompt, *flags]
+    png = {"type": "base64", "media_type": "image/png"}
+    shown = [{"type": "image", "source": {**png, "data": b64encode(file.read_bytes()).decode()}} for file in pictures]
+    said = {"role": "user", "content": [*shown, {"type": "text", "text": prompt}]}
+    given = room.write("prompt.jsonl", json.dumps({"type": "user", "message": said}) + "\n")
+    return ["sh", "-c", 'exec "$@" <"$0"', str(given), str(binary), "-p", "--input-format", "stream-json", *flags]
 
 
 def session_of(ran: Ran) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from .base import KEY, NODE_MODULES, Ran, Room
@@ -38,6 +39,16 @@ def prepare(room: Room, base: str) -> None:
     room.environ["SCRIPTED_KEY"] = KEY
 
 
+def widen(room: Room) -> None:
+    """Let Codex take the window for four times as large: from 90% of it on it compacts by itself, and no setting
+    switches that off.
+    """
+    file = room.home / ".codex" / "config.toml"
+    text = file.read_text(encoding="utf-8")
+    known = f"model_context_window = {room.window}"
+    file.write_text(text.replace(known, f"model_context_window = {4 * room.window}"), encoding="utf-8")
+
+
 def manage(stage: Any) -> None:
     """Put foldlog's proxy before the provider, and its tools beside the host's own."""
     prepare(stage.room, f"http://127.0.0.1:{stage.proxy}")
@@ -45,11 +56,14 @@ def manage(stage: Any) -> None:
     stage.serve()
 
 
-def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
+def command(
+    room: Room, prompt: str, session: str = "", *, fork: bool = False, pictures: tuple[Path, ...] = ()
+) -> list[str]:
     """Return the command line; ``session`` is resumed."""
     binary = NODE_MODULES / ".bin" / "codex"
     flags = ["--skip-git-repo-check", "--json", "--dangerously-bypass-approvals-and-sandbox"]
-    return [str(binary), "exec", *(["resume", session] if session else []), *flags, prompt]
+    flags += [flag for file in pictures for flag in ("-i", str(file))]
+    return [str(binary), "exec", *(["resume", session] if session else []), *flags, "--", prompt]
 
 
 def session_of(ran: Ran) -> str:

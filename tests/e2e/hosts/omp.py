@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from . import pi
@@ -28,12 +29,15 @@ def manage(stage: Any) -> None:
     stage.setup(NAME)
 
 
-def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
+def command(
+    room: Room, prompt: str, session: str = "", *, fork: bool = False, pictures: tuple[Path, ...] = ()
+) -> list[str]:
     """Return the command line; ``session`` is resumed."""
     bun = NODE_MODULES / ".bin" / "bun"
     cli = NODE_MODULES / ".bin" / "omp"
+    shown = [f"@{file}" for file in pictures]
     flags = ["--no-title", "--auto-approve", "--mode", "json", "--model", f"scripted/{room.model}"]
-    return [str(bun), str(cli), *flags, *(["--resume", session] if session else []), "-p", prompt]
+    return [str(bun), str(cli), *flags, *(["--resume", session] if session else []), "-p", *shown, prompt]
 
 
 def session_of(ran: Ran) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from .base import KEY, NODE_MODULES, Ran, Room
@@ -30,6 +31,8 @@ def config(room: Room, base: str, npm: str = "@ai-sdk/anthropic") -> dict[str, o
         "limit": {"context": room.window, "output": 4096},
         "cost": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
         "tool_call": True,
+        "attachment": True,
+        "modalities": {"input": ["text", "image"], "output": ["text"]},
         "reasoning": npm == "@ai-sdk/anthropic",
     }
     if npm == "@ai-sdk/anthropic":
@@ -65,13 +68,16 @@ def manage(stage: Any) -> None:
     stage.setup(NAME)
 
 
-def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
+def command(
+    room: Room, prompt: str, session: str = "", *, fork: bool = False, pictures: tuple[Path, ...] = ()
+) -> list[str]:
     """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
     binary = NODE_MODULES / ".bin" / "opencode"
     flags = ["-m", f"scripted/{room.model}", "--format", "json"]
     if session:
         flags += ["--session", session, *(["--fork"] if fork else [])]
-    return [str(binary), "run", *flags, prompt]
+    flags += [flag for file in pictures for flag in ("--file", str(file))]
+    return [str(binary), "run", *flags, "--", prompt]
 
 
 def session_of(ran: Ran) -> str:

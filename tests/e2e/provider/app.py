@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from . import anthropic, blocks, chat, record, responses, script, signing
+from . import anthropic, blocks, chat, pictures, record, responses, script, signing
 from .answers import Answer
 from .cache import AnthropicCache, Billed, OpenAICache
 from .scenario import Failure, Scenario
@@ -130,6 +130,7 @@ async def _model(state: State, wire: Wire, request: Request) -> Response:
         tools=len(seen.tools),
         thinking=sum(b'"type":"thinking"' in block.data or b'"type":"reasoning"' in block.data for block in prompt),
         blocks=record.digests(prompt),
+        pictures=pictures.shown(body),
     )
     line.before, line.shared = _compare(state, line, prompt)
     failure = _due(state, at)
@@ -193,7 +194,11 @@ def _refusal(
     if kind == "overflow" or used > state.scenario.window:
         limit = (failure.limit if failure else 0) or state.scenario.window
         used = (failure.used if failure else 0) or used
-        return refuse(400, wire.module.OVERFLOW.format(used=used, limit=limit), "overflow")
+        words = (failure.words if failure else "") or wire.module.OVERFLOW
+        return refuse(400, words.format(used=used, limit=limit), "overflow")
+    most = state.scenario.pictures
+    if most and len(line.pictures) > most:
+        return refuse(400, wire.module.PICTURES.format(count=len(line.pictures), most=most), "pictures")
     if state.scenario.check:
         wrong = wire.module.complaints(body)
         if not wrong and wire.name == "anthropic":
@@ -212,7 +217,7 @@ def _answer(
     at: script.Place,
     billed: Billed,
 ) -> Answer:
-    at, step, made = script.playable(state.scenario, at, seen)
+    at, step, made = script.playable(state.scenario, at, seen, sum(block.tokens for block in prompt))
     name = f"{at.track}_{at.step:04d}"
     wants = wire.name == "openai-responses" or (body.get("thinking") or {}).get("type") in {"enabled", "adaptive"}
     think = step.think if wants and wire.name != "openai-chat" else ""
@@ -228,14 +233,20 @@ def _answer(
 async def _sent(wire: Wire, answer: Answer, failure: Failure | None) -> AsyncIterator[bytes]:
     kind = failure.kind if failure else ""
     pieces: Iterator[bytes] = wire.module.stream(answer)
-    if kind not in {"cut", "error_event"}:
+    if kind not in {"cut", "error_event", "stall"}:
         for piece in pieces:
             yield piece
         return
     whole = list(pieces)
-    for piece in whole[: max(3, len(whole) // 2)]:
+    middle = max(3, len(whole) // 2)
+    for piece in whole[:middle]:
         yield piece
         await asyncio.sleep(0)
+    if failure and kind == "stall":
+        await asyncio.sleep(failure.seconds)
+        for piece in whole[middle:]:
+            yield piece
+        return
     if kind == "error_event":
         yield wire.module.error_event(BUSY)
         return

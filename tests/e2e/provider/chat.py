@@ -15,6 +15,7 @@ OVERFLOW = (
     "This model's maximum context length is {limit} tokens. However, your messages resulted in {used} tokens. "
     "Please reduce the length of the messages."
 )
+PICTURES = "Too many images in request. Maximum of {most} images is allowed per request, found {count}."
 
 
 def see(body: dict[str, Any]) -> Seen:

@@ -18,6 +18,7 @@ class Record(msgspec.Struct):
     ``shared``: tokens from the start that equal the last answered request of the same ``conversation``; ``before``:
     the number of that request, 0 for none. ``read``, ``write``, ``plain``: the bill. ``kind``: ``step``, ``summary``,
     ``title``, ``other``, ``count``, or ``bad`` for a body that is no JSON. ``failure``: what was scripted or refused.
+    ``pictures``: the digests of the pictures in it, of their bytes.
     """
 
     n: int
@@ -42,6 +43,7 @@ class Record(msgspec.Struct):
     tools: int = 0
     calls: tuple[str, ...] = ()
     blocks: tuple[tuple[str, str, str, int, str], ...] = ()
+    pictures: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:

@@ -13,6 +13,7 @@ from .script import Seen, Tool, parse_schema, text_of
 from .signing import responses_complaint
 
 OVERFLOW = "Your input exceeds the context window of this model. Please adjust your input and try again."
+PICTURES = "Too many images in request. Maximum of {most} images is allowed per request, found {count}."
 
 
 def items_of(body: dict[str, Any]) -> list[dict[str, Any]]:

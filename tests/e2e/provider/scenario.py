@@ -14,9 +14,11 @@ import msgspec
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One tool call, named by kind: ``read``, ``run``, ``write``, ``reduce``, ``expand``, ``task`` (a subagent).
+    """One tool call, named by kind: ``read``, ``look`` (at a picture), ``run``, ``write``, ``reduce``, ``expand``,
+    ``task`` (a subagent).
 
     ``keep`` is the number of newest visible tags a ``reduce`` leaves alone. ``track`` is what a subagent plays.
+    ``fill``: a ``run`` prints as much of the file ``path`` as brings the next prompt to so many per cent of the window.
     """
 
     do: str
@@ -25,6 +27,7 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: str = ""
     keep: int = 4
     track: str = ""
+    fill: int = 0
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,8 +41,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What goes wrong at ``step`` of ``track``, the first ``times`` times it is asked for.
 
-    Kinds: ``overflow`` (in the provider's words, with ``limit`` and ``used``), ``529``, ``429``, ``cut`` (the stream
-    ends in the middle), ``error_event`` (an error inside the stream), ``slow`` (``seconds`` before the first byte).
+    Kinds: ``overflow`` (in the provider's words, or in ``words``, with ``limit`` and ``used``), ``529``, ``429``,
+    ``cut`` (the stream ends in the middle), ``error_event`` (an error inside the stream), ``slow`` (``seconds`` before
+    the first byte), ``stall`` (``seconds`` in the middle of the stream).
     """
 
     step: int
@@ -49,18 +53,21 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: int = 0
     used: int = 0
     seconds: float = 0.0
+    words: str = ""
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The script and the model's figures.
 
-    ``window``: tokens the model takes; more is refused as an overflow. ``minimum``: the smallest cached prefix.
+    ``window``: tokens the model takes; more is refused as an overflow. ``pictures``: how many it takes, 0 for any
+    number. ``minimum``: the smallest cached prefix.
     ``bound``: the signature of thinking covers everything before it (prefix-bound models). ``check``: refuse what the
     independent checkers refuse.
     """
 
     tracks: dict[str, tuple[Step, ...]]
     window: int = 200_000
+    pictures: int = 0
     minimum: int = 1024
     bound: bool = False
     check: bool = True

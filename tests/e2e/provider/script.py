@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from .scenario import Call, Scenario, Step
 from .signing import CALL
 
@@ -19,8 +21,11 @@ _SUMMARY = re.compile(
 )
 """How the hosts ask for their own compaction."""
 _TITLE = re.compile(r"title", re.IGNORECASE)
+SHARE, ANSWER = 2_500, 150
+"""Tokens a command prints at most (one host cuts output at 10 kB), and of them what call and result need beside it."""
 _KINDS = {
     "read": ("read",),
+    "look": ("view_image", "read"),
     "run": ("bash", "exec_command", "shell"),
     "write": ("write",),
     "reduce": ("ctx_reduce",),
@@ -98,16 +103,33 @@ def step_of(scenario: Scenario, at: Place) -> Step:
     return track[at.step] if at.step < len(track) else Step(say="All done.")
 
 
-def playable(scenario: Scenario, at: Place, seen: Seen) -> tuple[Place, Step, list[tuple[Tool, dict[str, Any]]]]:
-    """Return the step to play with its calls: the next one whose calls the offered tools can make, or that ends."""
+def playable(
+    scenario: Scenario, at: Place, seen: Seen, used: int
+) -> tuple[Place, Step, list[tuple[Tool, dict[str, Any]]]]:
+    """Return the step to play with its calls: the next one whose calls the offered tools can make, or that ends.
+
+    ``used``: tokens of the prompt.
+    """
     while True:
-        step = step_of(scenario, at)
+        step = _filling(step_of(scenario, at), scenario.window, used)
         if at.kind != "step":
             return at, step, []
         calls = [made for made in (call_of(call, seen) for call in step.calls) if made is not None]
         if calls or not step.calls:
             return at, step, calls
         at = Place(at.kind, at.track, at.step + 1)
+
+
+def _filling(step: Step, window: int, used: int) -> Step:
+    """The step with a call that fills the window as the commands it takes, of equal size."""
+    calls: list[Call] = []
+    for call in step.calls:
+        missing = max(window * call.fill // 100 - used, 0)
+        share = -(-missing // SHARE)
+        size = max(missing // max(share, 1) - ANSWER, 0) * 4
+        commands = [f"tail -c +{each * size + 1} {call.path} | head -c {size}" for each in range(share)]
+        calls += [msgspec.structs.replace(call, command=command) for command in commands] if call.fill else [call]
+    return msgspec.structs.replace(step, calls=tuple(calls))
 
 
 def find(kind: str, tools: tuple[Tool, ...]) -> Tool | None:
