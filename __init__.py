@@ -30,7 +30,9 @@ if TYPE_CHECKING:
         UnknownTag,
     )
     from .domain.overflow import Explained
+    from .domain.passes.heard import Waiting
     from .domain.policy import Policy
+    from .ports import Found
 
 __version__ = "0.1.0"
 
@@ -40,6 +42,7 @@ __all__ = [
     "Engine",
     "Explained",
     "FoldlogError",
+    "Found",
     "InputError",
     "LawBroken",
     "MessageError",
@@ -60,6 +63,7 @@ __all__ = [
     "TooLarge",
     "UnknownSession",
     "UnknownTag",
+    "Waiting",
 ]
 
 _API = {"Delta", "Engine", "Reply", "Request", "Session", "Status"}
@@ -70,6 +74,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"foldlog has no attribute {name!r}")
     if name in _API:
         from . import api as home
+    elif name in ("Found", "Waiting"):
+        from . import ports as home  # type: ignore[no-redef]  # one name for whichever module holds it
     elif name == "Explained":
         from .domain import overflow as home  # type: ignore[no-redef]  # one name for whichever module holds it
     elif name == "Policy":

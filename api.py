@@ -26,6 +26,7 @@ from .domain.policy import Policy, make_policy
 from .domain.reduce import evaluate
 from .domain.state import State
 from .domain.streams import escape, session_stream
+from .ports import Asking, Notes, Ports, Search, Summaries
 from .projections import audit as audits
 from .projections import request as requests
 from .projections.fold import Folded, find_pass, load
@@ -159,7 +160,7 @@ class Session:
             hot = self.core.hot()
             m = hot.state.end() if at is None else arguments.handle(hot.state, at, "at")
             child = engine.Core(self.core.log, stream, options, self.core.reader, self.core.clock)
-            child.summaries = self.core.summaries
+            child.summaries, child.asking = self.core.summaries, Asking(self.core.asking.ports)
             child.fork_from(self.core.stream, hot.state.version, hot.digest, m)
         return Session(child)
 
@@ -243,7 +244,8 @@ class Status(msgspec.Struct, frozen=True):
     ``learnt_limit``: the window as the provider told it when it refused a request, 0 = it did not; ``recovering``: such
     a refusal was not yet followed by an answer. ``tail_tokens``: what is sent behind the head, ``spent_tokens``: what
     of it nothing protects; ``summaries``: how many stand for older messages; ``head_tokens``: what the head holds, of
-    ``history_budget`` for its summaries (the renderer's own figure, 0 = the window is unknown).
+    ``history_budget`` for its summaries (the renderer's own figure, 0 = the window is unknown). ``reminder_due``:
+    there was occasion to remind the agent of its notes; with a notes port the next new message does, if some wait.
     """
 
     session: str
@@ -276,6 +278,7 @@ class Status(msgspec.Struct, frozen=True):
     head_tokens: int = 0
     history_budget: int = 0
     summarising: bool = False
+    reminder_due: bool = False
 
 
 def _status(core: engine.Core) -> Status:
@@ -313,6 +316,7 @@ def _status(core: engine.Core) -> Status:
         history_budget=budgets.history(now.window.soft, now.bands.execute) if now.window.known else 0,
         summarising=state.run is not None,
         recovering=state.overflow is not None,
+        reminder_due=bool(state.reminder.due),
     )
 
 
@@ -325,10 +329,14 @@ class Engine:
         count: Callable[[str], int],
         tokenizer_name: str,
         clock: Callable[[], int],
-        summaries: engine.Summaries | None = None,
+        summaries: Summaries | None = None,
+        *,
+        notes: Notes | None = None,
+        search: Search | None = None,
     ) -> None:
         self.log = log
         self.summaries = summaries
+        self.ports = Ports(notes, search)
         self._reader = Reader(count)
         self._tokenizer = tokenizer_name
         self._clock = clock
@@ -336,19 +344,27 @@ class Engine:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, url: str | None = None, summarizer: Summarizer | str | None = "extractive") -> Engine:
+    def open(
+        cls,
+        url: str | None = None,
+        summarizer: Summarizer | str | None = "extractive",
+        *,
+        notes: Notes | None = None,
+        search: Search | None = None,
+    ) -> Engine:
         """Open the store at ``url``: ``sqlite:///path``, ``postgresql://…``, ``memory:``; None: the user's own.
 
         ``summarizer``: what summarises old history in the background: ``extractive`` needs no model; any callable of
-        the ``Summarizer`` port; None: nothing is ever summarised. Raises ``OptionError``, ``StoreUnavailable``,
-        ``StoreNewer``.
+        the ``Summarizer`` port; None: nothing is ever summarised. ``notes``, ``search``: where the agent's notes are
+        kept, and what finds things remembered (``ports.py``); the agent is told of what waits and what was found.
+        Raises ``OptionError``, ``StoreUnavailable``, ``StoreNewer``.
         """
         count = tokenizer()
         if isinstance(summarizer, str):
             arguments.one_of("summarizer", summarizer, ("extractive",))
             summarizer = Extractive(count)
         summaries = Historian(summarizer, count) if summarizer is not None else None
-        return cls(open_log(url), count, ENCODING, wall_clock, summaries)
+        return cls(open_log(url), count, ENCODING, wall_clock, summaries, notes=notes, search=search)
 
     def session(
         self,
@@ -388,7 +404,7 @@ class Engine:
             core = self._cores.get(stream)
             if core is None:
                 core = self._cores[stream] = engine.Core(self.log, stream, options, self._reader, self._clock)
-                core.summaries = self.summaries
+                core.summaries, core.asking = self.summaries, Asking(self.ports)
         with core.lock:
             known = core.hot().state.codec
             if known and codec is not None and known != codec:

@@ -10,18 +10,19 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from . import defects
+from . import defects, ports
 from .domain import events as ev
 from .domain import identity, pairing, unrecorded
 from .domain.arcs import is_reduce
-from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge
+from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge, how
 from .domain.history import budgets
 from .domain.passes.decide import Decided, decide
-from .domain.passes.given import Given, Head
+from .domain.passes.given import Given, Head, Need
+from .domain.passes.heard import Heard
 from .domain.passes.lanes.shape import Part
 from .domain.passes.schedule import window_of
 from .domain.paths import path_of
@@ -41,8 +42,9 @@ from .storage.protocol import Chunk, Log
 
 ATTEMPTS = 5
 """How often a pass is decided again after another process was first (issue 2, section 2)."""
-NEEDS = 6
-"""Most rounds of a decision: m[1], m[0] in its place, and contents of calls, then of results; the last one decides."""
+NEEDS = 8
+"""Most rounds of a decision: what words read and ask, m[1], m[0] in its place, contents of calls, then of results; the
+last one decides."""
 SNAPSHOT_EVERY = 1_000
 FULL = ("synthetic", "proactive")
 """Sources of usage that put a pass at 95% whatever the figure is."""
@@ -59,26 +61,6 @@ class Produced(msgspec.Struct, frozen=True):
     delta: tuple[request.Sent, ...]
 
 
-class Summaries(Protocol):
-    """What a session asks of whoever makes its summaries."""
-
-    def hint(self, core: Core) -> tuple[bool, bool]:
-        """Whether a summary may still come, and whether only the newest prompt is in its way."""
-        ...
-
-    def watch(self, core: Core) -> None:
-        """Look whether one is due; called when a pass has gone out."""
-        ...
-
-    def close(self) -> None:
-        """Look no more."""
-        ...
-
-    def relieve(self, core: Core, waiting: Callable[[str], None] | None) -> bool:
-        """Wait for one at 95%; return whether something was published."""
-        ...
-
-
 class Core:
     """One session of one host. Every method may be called from any thread; calls are taken one after the other."""
 
@@ -93,7 +75,8 @@ class Core:
         self._bodies: dict[bytes, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self._last: Produced | None = None
-        self.summaries: Summaries | None = None
+        self.summaries: ports.Summaries | None = None
+        self.asking = ports.Asking(ports.Ports())
         self._settings: tuple[bytes, str, Settings] | None = None
         self.unrecorded: Callable[[], None] | None = None  # a request sent while nothing could be written (LAST-2)
 
@@ -260,18 +243,11 @@ class Core:
             self.unrecorded()
         command = secrets.token_urlsafe(9)
         at = self.clock()
+        then = at if now is None else now
+        self.asking.begin()
         relieved = False
         before: tuple[request.Sent, ...] = ()
-        ready: tuple[Intake, Decided] | None = None
-        if not self.hot().state.codec:  # tried beside the log first: bad input must not make a session exist
-            with defects.deciding(self.stream, READING):
-                opening = self._opening(tools)
-            trial = Hot(State(stream=self.stream), views.View())
-            evolve(trial.state, 1, opening)
-            intake = observe(trial, at)
-            ready = intake, self._decide(trial.state, intake, command, at, at if now is None else now)
-            if not self.open(opening):
-                ready = None
+        ready = self._first(observe, tools, at, then, command)
         for _ in range(ATTEMPTS):
             hot = self.hot()
             try:
@@ -279,11 +255,11 @@ class Core:
                     (intake, plan), ready = ready, None
                 else:
                     intake = observe(hot, at)
-                    raw = self._untold(hot, intake, at, at if now is None else now)
+                    raw = self._untold(hot, intake, at, then)
                     if raw:
                         before += raw
                         intake = observe(hot, at)
-                    plan = self._decide(hot.state, intake, command, at, at if now is None else now)
+                    plan = self._decide(hot.state, intake, command, at, then)
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
                 if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
                     relieved = True
@@ -293,7 +269,7 @@ class Core:
                     if published or self.hot() is not hot or hot.state.version != version:
                         hot = self.hot()  # a summary, or what another process told meanwhile
                         intake = observe(hot, at)
-                        plan = self._decide(hot.state, intake, command, at, at if now is None else now)
+                        plan = self._decide(hot.state, intake, command, at, then)
                 again = self._repeated(hot, plan)
             except (InputError, Refused):
                 if self.refresh(hot):
@@ -318,6 +294,20 @@ class Core:
                     return done
         raise Conflict(self.stream, 0, self.hot().state.version)
 
+    def _first(
+        self, observe: Callable[[Hot, int], Intake], tools: Any, at: int, now: int, command: str
+    ) -> tuple[Intake, Decided] | None:
+        """Decide a session's first pass, and make it exist: in this order, bad input must not; None: it did before."""
+        if self.hot().state.codec:
+            return None
+        with defects.deciding(self.stream, READING):
+            opening = self._opening(tools)
+        trial = Hot(State(stream=self.stream), views.View())
+        evolve(trial.state, 1, opening)
+        intake = observe(trial, at)
+        ready = intake, self._decide(trial.state, intake, command, at, now)
+        return ready if self.open(opening) else None
+
     def observe(self, hot: Hot, at: int, raws: list[bytes], system: Any, tools: Any) -> Intake:
         """Return what the host's whole array means for the session."""
         return whole(self.reader, self.options, hot, self.body, self.text, at, raws, system, tools)
@@ -331,22 +321,35 @@ class Core:
                 intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
                 intake.tools, intake.tools_names, intake.tools_tokens,
                 *(self.summaries.hint(self) if self.summaries is not None else (False, False)),
+                self.asking.ports.notes is not None, self.asking.ports.search is not None,
             )  # fmt: skip
             found: Head | None = None
             facts: dict[Part, str] = {}
+            heard = Heard()
             for _ in range(NEEDS):
-                answer = decide(state, given, found, facts)
+                answer = decide(state, given, found, facts, heard)
                 if isinstance(answer, Decided):
                     return answer
-                if answer.fold is None:
+                if answer.words:
+                    heard = self._hear(state, intake, answer, facts, heard)
+                elif answer.fold is None:
                     facts.update((part, self._content(state, intake, part)) for part in answer.parts)
                 else:
                     found = self._render(state, intake, settings, fold=answer.fold)
             raise LawBroken("the decision asks again for what it was given")
 
     def _content(self, state: State, intake: Intake, part: Part) -> str:
-        """Return what a part of the log holds, as a person reads it."""
-        return wire(state.wire).part_text(state.codec, self._fresh(intake)(state.node(part[0]).message.body), part[1])
+        """Return what a part of the log, or one that is new, holds as a person reads it."""
+        body = identity.Scene(state, intake.seen).message(part[0]).body
+        return wire(state.wire).part_text(state.codec, self._fresh(intake)(body), part[1])
+
+    def _hear(self, state: State, intake: Intake, need: Need, facts: dict[Part, str], before: Heard) -> Heard:
+        """Answer what words to the agent ask. What breaks here costs them alone (FAIL-1)."""
+        try:
+            facts.update((part, self._content(state, intake, part)) for part in need.parts)
+        except Exception as error:  # noqa: BLE001 - as above
+            before = msgspec.structs.replace(before, unread=how(error))
+        return self.asking.hear(self.stream, need, before)
 
     def _render(self, state: State, intake: Intake, settings: Settings, *, fold: bool) -> Head:
         """Answer what a decision needs to know: the texts of the head."""
@@ -428,6 +431,7 @@ class Core:
             if one.m in change.plain or one.m in change.slots or not -1 < before.get(one.m, -1) < length
         )
         self._evolve(hot, events, change)
+        self.asking.end()
         for m in (*change.plain, *change.slots):  # a covered message changes without being sent
             hot.blocks.pop(m, None)
         hot.blocks.update((one.m, one.blocks) for one in sent)

@@ -324,6 +324,30 @@ class Did(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tags: tuple[tuple[int, int], ...] = ()
 
 
+class Noticed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a pass read in part ``p`` of message ``m``, new with it: a ``commit``, ``todos`` all done, notes ``read``.
+
+    ``occasion``: the agent may be reminded of its notes for it.
+    """
+
+    what: str
+    m: int
+    p: int
+    occasion: bool = False
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of a word (``note``, ``hint``) that was due: ``said``, or why not.
+
+    ``question``, ``answer``: what a port was asked and what it said, as chunks; empty where it was not, or was silent.
+    """
+
+    word: str
+    outcome: str
+    question: bytes = b""
+    answer: bytes = b""
+
+
 class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why the pass is what it is: kept on every pass that was not plainly quiet.
 
@@ -332,6 +356,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``permission``: may this pass rebuild. ``reach``: first path index a lane may edit. ``held``: an execute pass that
     left drainable drops where they were. ``drainable``: tokens the queue could free now. ``tokens``: the usage figure,
     0: unknown. ``lanes``: what each lane with work did. ``left_out``: words to the agent that broke and were not said.
+    ``noticed``: what was read in what came; ``asked``: what became of reminders of notes and search hints.
     """
 
     schedule: str
@@ -346,6 +371,8 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tokens: int = 0
     lanes: tuple[Did, ...] = ()
     left_out: tuple[str, ...] = ()
+    noticed: tuple[Noticed, ...] = ()
+    asked: tuple[Asked, ...] = ()
 
 
 class Adopted(msgspec.Struct, frozen=True, array_like=True, gc=False):

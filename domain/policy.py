@@ -28,6 +28,27 @@ Tokens = Annotated[int, pydantic.Field(ge=5_000, le=2_000_000)]
 Reserve = Annotated[int, pydantic.Field(ge=0, le=2_000_000)]
 
 
+class AutoSearch(pydantic.BaseModel):
+    """Whether a person's words are looked up and the agent is told what may belong to them (``knowledge.md`` 5.6).
+
+    ``score_threshold``: what the best match must reach; ``min_prompt_chars``: shorter words are not looked up.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = True
+    score_threshold: Annotated[float, pydantic.Field(ge=0.3, le=0.95, allow_inf_nan=False)] = 0.6
+    min_prompt_chars: Annotated[int, pydantic.Field(ge=5, le=500)] = 20
+
+
+class Memory(pydantic.BaseModel):
+    """What is done with what foldlog remembers beside a session."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    auto_search: AutoSearch = AutoSearch()
+
+
 class Policy(pydantic.BaseModel):
     """How a session is managed. Every field has the reference's default.
 
@@ -39,8 +60,8 @@ class Policy(pydantic.BaseModel):
     before it. ``keep_reasoning_tokens``: what the newest steps may hold of reasoning. ``temporal_awareness``: long
     silences are told. ``smart_drops``: what a later call made pointless leaves by itself. ``caveman_text_compression``:
     old texts of at least ``caveman_min_chars`` bytes are sent in fewer words. ``protected_tools``: how many of a tool's
-    newest results no lane takes out by itself, beside one ``todowrite`` and three ``ctx_reduce`` (0: none). Sources:
-    ``transform.md`` 1.2, 1.6, 3, 4.4, 4.7, 6.7, 8.1.
+    newest results no lane takes out by itself, beside one ``todowrite`` and three ``ctx_reduce`` (0: none). ``memory``:
+    what is looked up by itself. Sources: ``transform.md`` 1.2, 1.6, 3, 4.4, 4.7, 6.7, 8.1, ``knowledge.md`` 5.6.
     """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
@@ -58,6 +79,7 @@ class Policy(pydantic.BaseModel):
     caveman_text_compression: bool = False
     caveman_min_chars: Annotated[int, pydantic.Field(ge=100, le=10_000)] = 500
     protected_tools: dict[str, Annotated[int, pydantic.Field(ge=0, le=1_000)]] = {}
+    memory: Memory = Memory()
 
     def canonical(self) -> bytes:
         """Return the policy as canonical JSON, the form the log keeps."""
@@ -67,7 +89,8 @@ class Policy(pydantic.BaseModel):
 class Settings(msgspec.Struct, frozen=True):
     """The policy as it applies to one model. ``threshold`` in 1/100 of a per cent, times in ms, sizes in tokens.
 
-    ``terse``: bytes from which an old text is sent in fewer words, 0: never.
+    ``terse``: bytes from which an old text is sent in fewer words, 0: never. ``hint_chars``: characters from which a
+    person's words are looked up, 0: never; ``hint_score``: what the best match must reach, in 1/10,000.
 
     ``bound``: the model's signed reasoning is bound to every byte before it (``transform.md`` 4.6, as ruled).
     """
@@ -84,6 +107,8 @@ class Settings(msgspec.Struct, frozen=True):
     terse: int = 0
     reasoning: int = KEEP_REASONING
     temporal: bool = True
+    hint_chars: int = 0
+    hint_score: int = 6_000
 
 
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
@@ -125,6 +150,8 @@ def resolve(policy: Policy, model: str) -> Settings:
         smart=policy.smart_drops,
         reasoning=KEEP_REASONING if (kept := _pick(policy.keep_reasoning_tokens, model)) is None else kept,
         temporal=policy.temporal_awareness,
+        hint_chars=policy.memory.auto_search.min_prompt_chars if policy.memory.auto_search.enabled else 0,
+        hint_score=round(policy.memory.auto_search.score_threshold * 10_000),
         terse=policy.caveman_min_chars if policy.caveman_text_compression else 0,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import events as ev
-from . import hygiene
+from . import hygiene, reminders
 from .arcs import arc, call_part, is_reduce
 from .coverage import history
 from .edits import Arrival, SetText, SetThink
@@ -75,6 +75,7 @@ def passed(state: State, event: ev.Pass) -> None:
     state.paid = state.paid if pressed else 0
     _stay(state, decision)
     _told(state, event)
+    reminders.passed(state, event)
     hygiene.grow(state, event.arrivals)
     state.withheld = state.withheld + 1 if "thinking_hold" in signals else 0
     if isinstance(event, ev.PassDeferred):

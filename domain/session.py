@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import events as ev
-from . import hygiene, items, measured, served
+from . import hygiene, items, measured, reminders, served
 from .arcs import maker
 from .errors import LawBroken
 from .paths import request_of, rest_of, road
@@ -147,6 +147,8 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
         _touched(state, state.pos[event.m], event.first, "revised")
     if event.m in (state.base_rest or ()):
         state.base_rest = None
+    if event.m == state.reminder.m and event.first <= state.reminder.p:
+        reminders.void(state)
 
 
 def _touched(state: State, index: int, part: int, cause: str, rest: list[int] | None = None) -> None:
@@ -241,6 +243,7 @@ def _outcome(state: State, event: ev.RequestOutcome) -> None:
         or event.number != state.last.number
     ):
         return
+    reminders.untaken(state, event.number)
     if event.number in (state.rebuilt, state.reopened_by):
         state.reopened = True
     if event.number == state.flushed_by:
@@ -269,6 +272,7 @@ def _published(state: State, event: ev.HistorianPublished) -> None:
     state.compartments.extend(event.compartments)
     _span(state, event.compartments)
     state.run, state.failures, state.marked = None, 0, 0
+    reminders.occasion(state)
 
 
 def _failed(state: State, event: ev.HistorianFailed) -> None:

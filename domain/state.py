@@ -100,6 +100,31 @@ class Overflow(msgspec.Struct, array_like=True):
     refused: int = 0
 
 
+class Reminder(msgspec.Struct, array_like=True):
+    """What is known of reminding the agent of its notes.
+
+    ``due``: how many messages the session had when something gave occasion, 0: nothing did. ``commit``: the newest
+    answer that told of a commit. ``read``: message and part of the newest call that read notes, and the wall clock of
+    the request it answered, its earliest time. ``at``: wall clock of the newest request; ``seen``: how many messages
+    the session had with it: what came later was not read yet.
+    The newest reminder: ``m`` and ``p``, message and part it stands in; ``number``, the pass that sent it; ``now``,
+    session time of that, 0: never; ``was``: of the one before; ``owed``: its ``due``; ``open``: no provider took it.
+    """
+
+    due: int = 0
+    commit: int = 0
+    read: tuple[int, int, int] | None = None
+    at: int = 0
+    seen: int = 0
+    m: int = 0
+    p: int = 0
+    number: int = 0
+    now: int = 0
+    was: int = 0
+    owed: int = 0
+    open: bool = False
+
+
 class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
@@ -212,6 +237,7 @@ class State(msgspec.Struct, array_like=True):
     called: bool = False
     bulky: bool = False
     reopened_by: int = 0
+    reminder: Reminder = msgspec.field(default_factory=Reminder)
 
     @property
     def primary(self) -> bool:

@@ -12,7 +12,7 @@ from ..domain import events as ev
 from ..domain.edits import Insert, MessageSlots, PartSlots
 from ..domain.errors import StoreDamaged, UnknownTag
 from ..domain.session import evolve
-from ..domain.state import Fold, Last, Node, Overflow, Run, State, Tag, Usage
+from ..domain.state import Fold, Last, Node, Overflow, Reminder, Run, State, Tag, Usage
 from ..domain.transcript import Call, Media, Message, Other, Result, Text, Thinking
 from . import view as views
 
@@ -36,6 +36,7 @@ _STORED = (
     Fold,
     Last,
     Overflow,
+    Reminder,
     views.View,
     Message,
     Text,

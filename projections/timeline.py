@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..domain import events as ev
+from ..domain.edits import TEXT_ORDER, SetText
 from .fold import Source
 from .request import level, reasons
 
@@ -37,7 +38,8 @@ class Row(msgspec.Struct, frozen=True):
     request held; ``landed``: drops. ``held``: queued drops could have landed and did not. ``outcome``: how it failed.
     ``lost``: of the request before, what the provider did not read from its cache though only the host changed
     something (``divergence``): the price of the host's own doing. ``lanes``: what each lane did, or would have done.
-    ``left_out``: what broke and was not said to the agent.
+    ``left_out``: what broke and was not said to the agent; ``said``: what was, by kind; ``unsaid``: words that were due
+    and were not said, each with why.
     """
 
     number: int
@@ -60,6 +62,8 @@ class Row(msgspec.Struct, frozen=True):
     lost: int = -1
     lanes: tuple[Lane, ...] = ()
     left_out: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    unsaid: tuple[tuple[str, str], ...] = ()
 
 
 def timeline(source: Source, stream: str) -> list[Row]:
@@ -104,7 +108,16 @@ def _row(version: int, event: ev.Pass | ev.PassRefused | ev.LastGoodReplayed) ->
         side=isinstance(event, ev.PassDeferred) and event.side is not None,
         lanes=() if decision is None else tuple(Lane(**msgspec.structs.asdict(did)) for did in decision.lanes),
         left_out=() if decision is None else decision.left_out,
+        said=_said(event),
+        unsaid=tuple((one.word, one.outcome) for one in (decision.asked if decision else ()) if one.outcome != "said"),
     )
+
+
+def _said(event: ev.Pass) -> tuple[str, ...]:
+    """Return what a pass says to the agent beside its content, in the order it is written."""
+    texts = {e.kind for arrival in event.arrivals for e in arrival.edits if isinstance(e, SetText)}
+    messages = ("appeal",) if any(insert.kind == "text" for insert in event.inserts) else ()
+    return (*(kind for kind in TEXT_ORDER if kind in texts), *messages)
 
 
 def _answered(row: Row, event: ev.UsageReported | ev.RequestOutcome | ev.OverflowReported, before: int) -> Row:

@@ -16,6 +16,7 @@ NAMED: Mapping[type, tuple[str, ...]] = MappingProxyType(
         events.SystemChanged: ("body",),
         events.ToolsChanged: ("body",),
         events.Side: ("system", "tools"),
+        events.Asked: ("question", "answer"),
         events.RequestOutcome: ("detail",),
         events.OverflowReported: ("detail",),
         events.HistoryRefreshed: ("m1",),

@@ -80,7 +80,9 @@ def _note(row: Row) -> str:
     did, would = _lanes(row, landed=True), _lanes(row, landed=False)
     held = f"held: {would}" if would else "held" if row.held else ""
     broke = f"left out, it broke: {', '.join(row.left_out)}" if row.left_out else ""
-    notes = [did, held, broke, row.message, row.outcome, "beside the head" if row.side else "", lost]
+    said = f"said: {', '.join(row.said)}" if row.said else ""
+    unsaid = f"not said: {', '.join(f'{word} ({why})' for word, why in row.unsaid)}" if row.unsaid else ""
+    notes = [did, held, said, unsaid, broke, row.message, row.outcome, "beside the head" if row.side else "", lost]
     return "; ".join(note for note in notes if note)
 
 

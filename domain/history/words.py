@@ -22,6 +22,7 @@ _COMMIT_WORD = re.compile(
     r"\b(?:commit(?:s|ted|ting)?|cherry[- ]?pick(?:s|ed|ing)?|merg(?:e|es|ed|ing)|rebas(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
+_ANY_HASH = re.compile(r"\b[0-9a-fA-F]{7,40}\b")
 _HOLLOW = re.compile(r"(?:`\s*`|\(\s*[,;\s]*\)|\[\s*[,;\s]*\])")
 HASHES = 5
 """Most commit hashes one block lists."""
@@ -103,6 +104,11 @@ def tool_line(name: str, arguments: Mapping[str, Any]) -> str:
             shown = squeeze(value)
             return f"TC: {name}({clip(shown, CUT) if key in _LONG else shown})"
     return f"TC: {name}"
+
+
+def tells_commit(text: str) -> bool:
+    """Whether a text tells of a commit: it holds a hash, short or whole, and a word for making or moving one."""
+    return bool(_ANY_HASH.search(text) and _COMMIT_WORD.search(text))
 
 
 def take_hashes(text: str, hashes: list[str]) -> str:

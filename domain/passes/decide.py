@@ -21,6 +21,7 @@ from ..window import family
 from . import diverged, lanes, local, permission, price, protection, refusal, schedule, tagger, triggers, words
 from .forms import Form
 from .given import Given, Head, Need
+from .heard import Heard
 from .lanes import drops, reasoning
 from .lanes.shape import Ask, Item, Part, Work
 
@@ -42,16 +43,22 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 def decide(
-    state: State, given: Given, head: Head | None = None, facts: Mapping[Part, str] = MappingProxyType({})
+    state: State,
+    given: Given,
+    head: Head | None = None,
+    facts: Mapping[Part, str] = MappingProxyType({}),
+    heard: Heard = Heard(),  # noqa: B008 - it is frozen
 ) -> Decided | Need:
     """Decide what the next request is. Returns the events to store, or what has to be known first.
 
-    ``head`` and ``facts`` are the answers to what was asked for before.
+    ``head``, ``facts`` and ``heard`` are the answers to what was asked for before.
     """
     scene = Scene(state, given.seen)
     now = max(state.seen, given.now)
     tagged = tagger.tag(scene, bound=given.settings.bound, model=given.model, managed=given.settings.compaction)
-    said = words.say(scene, tagged, given.settings, now)
+    said = words.say(scene, tagged, given, now, facts, heard)
+    if said.missing is not None:
+        return said.missing
     answered = any(message.role == "assistant" for message in given.seen.new)
     divergence = diverged.divergence(scene, given)
     size = local.measure(scene, given, divergence, tagged.tokens + said.tokens)
@@ -117,10 +124,9 @@ def decide(
         return Need(parts=missing)
     works = lanes.run(ask) if ask is not None else ()
     landing = _landing(works, allowed, wanted=wanted, least=0 if queue else _least(state, gauge))
-    left_out = tuple(name for name, _ in said.failed)
     cost = _price(scene, given, gauge, queue)
     untold = quiet and state.drained is None  # an emergency's stay ends on a pass that told how full the window is
-    decision = _decision(due, gauge, allowed, queue, works, landing, untold, cost, left_out)
+    decision = _decision(due, gauge, allowed, queue, works, landing, untold, cost, said)
     shape = Form(scene, given, said, divergence, decision, size)
     produced: ev.Pass
     if reasons:
@@ -301,9 +307,10 @@ def _decision(
     landing: tuple[Work, ...],
     untold: bool,
     cost: ev.Price | None,
-    left_out: tuple[str, ...],
+    said: words.Said,
 ) -> ev.Decision | None:
-    if untold and not allowed.granted and not left_out:
+    told = said.failed or said.noticed or said.asked
+    if untold and not allowed.granted and not told:
         return None
     drainable = sum(item.frees for item in queue)
     return ev.Decision(
@@ -318,7 +325,9 @@ def _decision(
         price=cost,
         tokens=gauge.tokens,
         lanes=tuple(_did(work, landed=bool(landing)) for work in works),
-        left_out=left_out,
+        left_out=tuple(name for name, _ in said.failed),
+        noticed=said.noticed,
+        asked=said.asked,
     )
 
 

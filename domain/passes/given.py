@@ -17,6 +17,7 @@ class Given(msgspec.Struct, frozen=True):
     to record first; ``summary``: one is being made or may be; ``blocked``: only the newest prompt keeps it from having
     something to read; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
     ``system``, ``tools``: digests of the request's own regions (of a side request they may not be the session's).
+    ``notes``, ``search``: there is somebody to ask for these.
     """
 
     at: int
@@ -37,17 +38,23 @@ class Given(msgspec.Struct, frozen=True):
     tools_tokens: int
     summary: bool = False
     blocked: bool = False
+    notes: bool = False
+    search: bool = False
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Facts ``decide`` cannot go on without: the texts of the head, rendered now, or what parts hold.
+    """Facts ``decide`` cannot go on without: the texts of the head, rendered now, what parts hold, or what ports say.
 
     ``fold``: m[0] with all summaries on the path in it, and the guidance; False: m[1] alone, with the new ones; None:
-    not the head but the contents of ``parts``.
+    not the head but the contents of ``parts``. ``words``: for what is said to the agent: it may go unanswered.
+    ``notes``: whether notes of the agent wait; ``query``: what a search finds for it, within its deadline.
     """
 
     fold: bool | None = None
     parts: frozenset[Part] = frozenset()
+    words: bool = False
+    notes: bool = False
+    query: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from foldlog.domain import events as ev
 from foldlog.domain import hygiene, identity
 from foldlog.domain.passes import decide, lanes, words
 from foldlog.projections import head, intake, observing, request, view
+from support import ports
 from support.talk import Chat, assistant, call, differences, events, fingerprint, result, use, user
 from support.talk import words as tokens
 
@@ -49,19 +50,32 @@ def chat() -> Chat:
     return host
 
 
+def asked(host: Chat) -> Any:
+    """There is a person's question after a commit, notes wait, and something is found."""
+    host.engine.ports.notes, host.engine.ports.search = ports.Notes(), ports.Search(ports.found())
+    host.say(assistant("committed 1a2b3c4"), user("fine"))
+    return host.turn("please look into the parser")
+
+
 @pytest.mark.rule("FAIL-1")
 @pytest.mark.parametrize(
-    ("word", "play", "said"),
-    [("time", silent, b"+12m"), ("nudge", loud, b"The oldest"), ("appeal", loud, b"Before anything else")],
-)
+    ("word", "what", "play", "said"),
+    [
+        ("time", "say", silent, b"+12m"), ("nudge", "say", loud, b"The oldest"),
+        ("appeal", "say", loud, b"Before anything else"), ("hint", "say", asked, b"ctx-search-hint"),
+        ("hint", "wants", asked, b"ctx-search-hint"), ("note", "say", asked, b"deferred_notes"),
+        ("note", "wants", asked, b"deferred_notes"),
+    ],
+)  # fmt: skip
 def test_a_word_that_breaks_costs_no_turn(
-    word: str, play: Callable[[Chat], Any], said: bytes, monkeypatch: pytest.MonkeyPatch
+    word: str, what: str, play: Callable[[Chat], Any], said: bytes, monkeypatch: pytest.MonkeyPatch
 ):
-    assert [one.name for one in words.WORDS] == ["time", "appeal", "nudge"], "a new word needs a row here"
+    names = [one.name for one in words.WORDS]
+    assert names == ["time", "hint", "note", "appeal", "nudge"], "a new word needs a row here"
     assert said in b"".join(play(chat()).messages_json)
     host = chat()
     with monkeypatch.context() as patch, capture_logs() as logs:
-        breaks(patch, words, "WORDS", word, say=broken)
+        breaks(patch, words, "WORDS", word, **{what: broken})
         made = play(host)
     assert said not in b"".join(made.messages_json)
     assert made.level == "defer"

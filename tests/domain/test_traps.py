@@ -17,6 +17,7 @@ from foldlog.domain import events as ev
 from foldlog.domain.errors import LawBroken
 from foldlog.domain.passes import lanes, tagger, triggers, words
 from foldlog.projections import view as views
+from support import ports
 from support.talk import (
     Chat,
     assistant,
@@ -458,39 +459,52 @@ def test_no_flag_makes_a_hosts_message_our_head(flag: str):
 def test_what_is_said_is_said_at_the_live_end_and_nowhere_else():
     """Silences and nudges over a long session, several messages at once: each stands in what is newest, and stays."""
     host = chat(context_limit=1_000_000, lanes=False, policy={"cache_ttl": "never"})
+    host.engine.ports.notes, host.engine.ports.search = ports.Notes(), ports.Search(ports.found())
     use(host.turn(), 100)
-    request, said = host.again(), 0
+    request, said = host.again(), set[str]()
     for number in range(24):
-        host.messages += [assistant("so"), user(f"first {number}"), assistant([call(f"t{number}", n=number)])]
+        answer = assistant("committed 1a2b3c4" if number % 8 == 0 else "so")
+        host.messages += [answer, user(f"first of the words {number}"), assistant([call(f"t{number}", n=number)])]
         output = user([result(f"t{number}", tokens(5_000) + str(number))])
-        after = host.say(output) if number % 3 else host.say(output, assistant("ok"), user("back"), wait=700)
+        after = (
+            host.say(output)
+            if number % 3
+            else host.say(output, assistant("ok"), user("back again now, and on"), wait=700)
+        )
         use(after, 1_000)
         assert goes_on(request, after)
         event = events(host.session, ev.PassDeferred)[-1]
         ours = [one for arrival in event.arrivals for one in arrival.edits if isinstance(one, e.SetText)]
-        said += len(ours) + len(event.inserts)
+        said |= {one.kind for one in (*ours, *event.inserts)}
         assert {one.m for one in (*ours, *event.inserts)} <= {host.state.end()}
         request = after
-    assert said > 8
+    assert said == {"time", "hint", "note", "nudge", "text"}
 
 
 @pytest.mark.rule("T12")
-@pytest.mark.parametrize("what", ["nudge", "time"])
+@pytest.mark.parametrize("what", ["nudge", "time", "hint", "note"])
 def test_nothing_is_said_in_what_comes_anew_before_the_end(what: str, monkeypatch: pytest.MonkeyPatch):
     """A host that writes an older message anew brings parts no request held, and they are not the end."""
     host = chat(context_limit=1_000_000, lanes=False, policy={"cache_ttl": "never"})
+    host.engine.ports.notes, host.engine.ports.search = ports.Notes(), ports.Search(ports.found())
     with monkeypatch.context() as patch:
+        patch.setattr(words, "WORDS", [word for word in words.WORDS if word.name == "note"])
+        host.turn()
+        host.say(assistant("committed 1a2b3c4"), user("fine"))
+        host.engine.ports.notes.calls.clear()
         patch.setattr(words, "WORDS", ())
         for number in range(16):
             request = host.tool(f"t{number}", tokens(5_000) + str(number), n=number)
     use(request, 1_000)
-    place = 6 if what == "nudge" else 0
-    host.messages[place] = user([result("t2", "anew")]) if what == "nudge" else user("start anew")
+    place = next(n for n, one in enumerate(host.messages) if "tool_result" in str(one)) if what == "nudge" else 2
+    anew = [result("t0", "anew")] if what == "nudge" else "start anew, with all of the words of it"
+    host.messages[place] = user(anew)
     host.again(wait=700)
     event = events(host.session, ev.PassDeferred)[-1]
     assert [arrival.m for arrival in event.arrivals] == [place + 1]
     assert not [one for one in event.arrivals[0].edits if isinstance(one, e.SetText)]
     assert event.inserts == ()
+    assert host.state.reminder.due, "with new words it would be said"
 
 
 class _Insert:
@@ -544,7 +558,7 @@ def test_a_deferred_pass_cannot_take_an_insert_away(kind: Any, new: bool):
 @pytest.mark.rule("T14", "ACC-14")
 def test_nothing_synthetic_is_made_but_by_the_words_of_the_table():
     """There is no todo list of ours yet; who adds one adds a row here, and its own tests of denial and replay."""
-    assert [word.name for word in words.WORDS] == ["time", "appeal", "nudge"]
+    assert [word.name for word in words.WORDS] == ["time", "hint", "note", "appeal", "nudge"]
 
 
 # ------------------------------------------------------------- other providers
