@@ -24,6 +24,11 @@ LINES = 90
 SHOTS = 5
 FULL = 97
 """Per cent of the window that the output of a step fills."""
+CUT_FOLDLOG, FIRST_MARK, CUT_HOST, SECOND_MARK, LAST = 2, 4, 6, 7, 12
+"""Of the session with the kills: foldlog while step 2 is answered, and in the pass behind step 4; the host while step 6
+is answered, and, resumed there, in the pass behind step 7; its last step.
+"""
+MARKED_S = 0.5
 SECOND, POURED, FLUSHED = 6, 8, 9
 """Of the session that gets full: the step its second turn begins with, the one whose request holds what fills it, and
 the one during which a person flushes.
@@ -102,17 +107,37 @@ def picture(number: int) -> bytes:
     )
 
 
+def marked(mark: str) -> Call:
+    """Return a call that leaves the file ``mark`` in the work folder and takes ``MARKED_S`` from there on."""
+    return Call("run", command=f"touch {mark}; sleep {MARKED_S}; head -n 20 part00.txt")
+
+
+def filling(work: Path) -> Call:
+    """Return a call whose output fills the window."""
+    lines = (line for number in range(100, 160) for line in _lines(number))
+    (work / "filler.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return Call("run", path=str(work / "filler.txt"), fill=FULL)
+
+
+def killed(work: Path, window: int) -> Scenario:
+    """Return a session for kills in mid-stream and in mid-pass, of foldlog and the host; at its end it gets full."""
+    read = lambda n: Call("read", path=str(work / f"part{n:02d}.txt"))  # noqa: E731
+    calls = {FIRST_MARK: marked("mark1"), SECOND_MARK: marked("mark2"), LAST - 3: filling(work)}
+    played = [
+        Step(f"Step {step}.", "I go on." if step % 2 else "", (calls.get(step, read(step)),)) for step in range(LAST)
+    ]
+    stalls = tuple(Failure(step, "stall", seconds=1.0) for step in (CUT_FOLDLOG, CUT_HOST))
+    return Scenario(tracks={"main": (*played, Step("The list is done."))}, window=window, failures=stalls)
+
+
 def full(work: Path, window: int) -> Scenario:
     """Return a session of two turns: pictures, more of them than the provider takes; another picture, and output that
     fills the window. On the track ``none`` the provider refuses whatever is sent, with nothing in it that could go.
     """
     for number in range(SHOTS):
         (work / f"shot{number}.png").write_bytes(picture(number))
-    filler = (line for number in range(100, 160) for line in _lines(number))
-    (work / "filler.txt").write_text("".join(f"{line}\n" for line in filler), encoding="utf-8")
     look = lambda n: Call("look", path=str(work / f"shot{n}.png"))  # noqa: E731
     read = lambda n: Call("read", path=str(work / f"part{n:02d}.txt"))  # noqa: E731
-    pour = Call("run", path=str(work / "filler.txt"), fill=FULL)
     played = (
         Step("I look.", calls=(look(1),)),
         Step("I look again.", calls=(look(2),)),
@@ -121,7 +146,7 @@ def full(work: Path, window: int) -> Scenario:
         Step("I read on.", calls=(read(2),)),
         Step("The pictures are seen."),
         Step("I read more.", calls=(read(3),)),
-        Step("Now all of it.", calls=(pour,)),
+        Step("Now all of it.", calls=(filling(work),)),
         Step("That was much.", calls=(read(4),)),
         Step("A little more.", calls=(read(5),)),
         Step("The list is done."),

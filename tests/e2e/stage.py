@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,8 @@ from e2e import scripts
 from e2e.hosts import base
 from e2e.provider import record, scenario
 
+AMID_S = 0.5
+"""A pass that the locked store keeps waiting is looked at so long after the call before it; it waits two seconds."""
 _TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -93,12 +96,32 @@ class Stage:
         return f"http://127.0.0.1:{port}"
 
     def crash(self) -> None:
-        """Kill foldlog as a crash would. The proxy is started again; plugins start what they need by themselves."""
+        """Kill foldlog as a crash would, and start it again."""
+        self.kill()
+        self.again()
+
+    def kill(self) -> None:
+        """Kill foldlog."""
         if self.server is not None:
             base.end(self.server, signal.SIGKILL)
-            self.serve()
         else:
             end_link(self.room)
+
+    def again(self) -> None:
+        """Start the proxy again; plugins start what they need by themselves."""
+        if self.server is not None:
+            self.serve()
+
+    def amid(self, mark: str, act: Callable[[], None]) -> None:
+        """Do ``act`` in the middle of the pass behind the call that leaves the file ``mark`` (``scripts.marked``): the
+        store is locked meanwhile, so that the pass cannot end.
+        """
+        file = self.room.work / mark
+        until(file.exists, f"the host never ran what leaves {mark}")
+        with closing(sqlite3.connect(self.db, timeout=10, isolation_level=None)) as held:
+            held.execute("BEGIN IMMEDIATE")
+            time.sleep(scripts.MARKED_S + AMID_S)
+            act()
 
     def setup(self, name: str) -> None:
         """Let ``foldlog setup`` write a host's configuration."""
@@ -117,6 +140,14 @@ class Stage:
         """Let the cache grow old: really for foldlog, by its clock for the provider."""
         httpx.post(f"http://127.0.0.1:{self.port}/control", json={"advance": 601}, trust_env=False)
         time.sleep(scripts.TTL_S + 0.5)
+
+
+def until(met: Callable[[], bool], words: str, seconds: float = 60.0) -> None:
+    """Wait for something to happen; raises AssertionError with ``words`` where it does not."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, words
+        time.sleep(0.02)
 
 
 def foldlog(room: base.Room) -> Path:
