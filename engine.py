@@ -21,7 +21,7 @@ from .domain.arcs import is_reduce
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge, how
 from .domain.history import budgets
 from .domain.passes.decide import Decided, decide
-from .domain.passes.given import Given, Head, Need
+from .domain.passes.given import Given, Head, Need, Outlook
 from .domain.passes.heard import Heard
 from .domain.passes.lanes.shape import Part
 from .domain.passes.schedule import window_of
@@ -42,9 +42,9 @@ from .storage.protocol import Chunk, Log
 
 ATTEMPTS = 5
 """How often a pass is decided again after another process was first (issue 2, section 2)."""
-NEEDS = 8
-"""Most rounds of a decision: what words read and ask, m[1], m[0] in its place, contents of calls, then of results; the
-last one decides."""
+NEEDS = 9
+"""Most rounds of a decision: what words read and ask, the outlook, m[1], m[0] in its place, contents of calls, then of
+results; the last one decides."""
 SNAPSHOT_EVERY = 1_000
 FULL = ("synthetic", "proactive")
 """Sources of usage that put a pass at 95% whatever the figure is."""
@@ -263,13 +263,11 @@ class Core:
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
                 if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
                     relieved = True
-                    version, published = hot.state.version, False
-                    with defects.helping(self.stream, "waiting for a summary"):
-                        published = self.summaries.relieve(self, defects.notice(self.stream, waiting))
-                    if published or self.hot() is not hot or hot.state.version != version:
+                    anew, waited = self._relieved(self.summaries, hot, waiting)
+                    if anew:
                         hot = self.hot()  # a summary, or what another process told meanwhile
                         intake = observe(hot, at)
-                        plan = self._decide(hot.state, intake, command, at, then)
+                        plan = self._decide(hot.state, intake, command, at, then, waited=waited)
                 again = self._repeated(hot, plan)
             except (InputError, Refused):
                 if self.refresh(hot):
@@ -308,11 +306,24 @@ class Core:
         ready = intake, self._decide(trial.state, intake, command, at, now)
         return ready if self.open(opening) else None
 
+    def _relieved(
+        self, summaries: ports.Summaries, hot: Hot, waiting: Callable[[str], None] | None
+    ) -> tuple[bool, bool]:
+        """Wait for a summary at 95%; return whether the pass is to be decided anew, and whether it waited in vain."""
+        version, published = hot.state.version, False
+        with defects.helping(self.stream, "waiting for a summary"):
+            published = summaries.relieve(self, defects.notice(self.stream, waiting))
+        run = self.hot().state.run
+        waited = not published and run is not None and run.lease > self.clock() and not run.waited
+        return published or waited or self.hot() is not hot or hot.state.version != version, waited
+
     def observe(self, hot: Hot, at: int, raws: list[bytes], system: Any, tools: Any) -> Intake:
         """Return what the host's whole array means for the session."""
         return whole(self.reader, self.options, hot, self.body, self.text, at, raws, system, tools)
 
-    def _decide(self, state: State, intake: Intake, command: str, at: int, now: int) -> Decided:
+    def _decide(
+        self, state: State, intake: Intake, command: str, at: int, now: int, *, waited: bool = False
+    ) -> Decided:
         with defects.deciding(self.stream, "the decision"):
             pairing.check_news(state, intake.seen)
             settings = self.settings(intake.policy, intake.model)
@@ -320,18 +331,20 @@ class Core:
                 at, now, command, CURRENT, intake.seen, tuple(intake.events), intake.model, intake.context_limit,
                 intake.output_limit, settings, intake.system, intake.system_hash, intake.system_tokens,
                 intake.tools, intake.tools_names, intake.tools_tokens,
-                *(self.summaries.hint(self) if self.summaries is not None else (False, False)),
-                self.asking.ports.notes is not None, self.asking.ports.search is not None,
+                self.asking.ports.notes is not None, self.asking.ports.search is not None, waited,
             )  # fmt: skip
             found: Head | None = None
+            outlook: Outlook | None = None
             facts: dict[Part, str] = {}
             heard = Heard()
             for _ in range(NEEDS):
-                answer = decide(state, given, found, facts, heard)
+                answer = decide(state, given, found, facts, heard, outlook)
                 if isinstance(answer, Decided):
                     return answer
                 if answer.words:
                     heard = self._hear(state, intake, answer, facts, heard)
+                elif answer.outlook:
+                    outlook = self.summaries.outlook(self) if self.summaries is not None else Outlook()
                 elif answer.fold is None:
                     facts.update((part, self._content(state, intake, part)) for part in answer.parts)
                 else:

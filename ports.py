@@ -16,7 +16,7 @@ import msgspec
 
 from .domain.errors import how
 from .domain.passes import heard
-from .domain.passes.given import Need
+from .domain.passes.given import Need, Outlook
 from .domain.passes.heard import Heard, Silence, Waiting
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Found(msgspec.Struct, frozen=True):
 class Summaries(Protocol):
     """What a session asks of whoever makes its summaries."""
 
-    def hint(self, core: Core) -> tuple[bool, bool]:
-        """Whether a summary may still come, and whether only the newest prompt is in its way."""
+    def outlook(self, core: Core) -> Outlook:
+        """Whether a summary may still come: by the session's state alone, so that a restart changes nothing."""
         ...
 
     def watch(self, core: Core) -> None:

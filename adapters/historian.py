@@ -24,6 +24,7 @@ from ..domain.coverage import history
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
 from ..domain.measured import RETRIED
+from ..domain.passes.given import Outlook
 from ..domain.passes.schedule import Pressure, gauge, idle
 from ..domain.session import STALE
 from ..domain.state import State
@@ -67,7 +68,6 @@ class _Work:
         self.job = job
         self.chunk = made
         self.done = threading.Event()
-        self.waited = False
         self.result: Summarised | FoldlogError | None = None
         self.published = False
 
@@ -92,22 +92,20 @@ class Historian:
         self.calls: list[Summarised] = []
         self.owner = secrets.token_urlsafe(9)
         self._free = bool(getattr(summarizer, "free", False))
-        self._waited: dict[str, str] = {}
         self._works: dict[str, _Work] = {}
         self._looked: dict[str, tuple[int, int]] = {}
-        self._hints: dict[str, tuple[bool, bool]] = {}
         self._queued: set[str] = set()
         self._cores: dict[str, engine.Core] = {}
         self._idle = IdleClock(self._gone_silent)
         self._watcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="foldlog-watch")
 
-    def hint(self, core: engine.Core) -> tuple[bool, bool]:
-        """Whether a summary may still come (being made, or something to read), and whether a prompt is in the way."""
+    def outlook(self, core: engine.Core) -> Outlook:
+        """Whether a summary may still come, by the session's state: a new process says the same."""
         state = core.hot().state
-        if self._mine(core, state) is not None:
-            return True, False
-        # what failed so often comes no more below 95%: drops that wait for it would wait for ever
-        return (False, False) if state.failures >= GIVE_UP else self._hints.get(core.stream, (False, False))
+        if state.failures >= GIVE_UP:
+            return Outlook()  # it comes no more below 95%: drops that wait for it would wait for ever
+        found = self._decide(core, state, read=False)
+        return Outlook(found.boundary is not None and found.boundary.runnable, found.floor_mark)
 
     def _mine(self, core: engine.Core, state: State) -> _Work | None:
         """Return this process's run, None where its lease ran out or was lost: a hung summariser stops no other run."""
@@ -177,8 +175,6 @@ class Historian:
             if not lost and not self._worth_looking(core, state):
                 return None
             found = self._decide(core, state, lost=lost)
-            runnable = found.boundary is not None and found.boundary.runnable
-            self._hints[core.stream] = runnable, found.floor_mark
             return self._start(core, state, found.boundary) if found.fire and found.boundary is not None else None
 
     @staticmethod
@@ -197,12 +193,10 @@ class Historian:
         before = len(state.compartments)
         deadline = time.monotonic() + self.timeout_ms / 1000
         work = self._mine(core, state)
-        if work is not None and work.waited and not work.done.is_set():
+        running = state.run is not None and state.run.lease > core.clock()
+        if state.run is not None and state.run.waited and running and (work is None or not work.done.is_set()):
             return False  # once per run: a pass that waited in vain is not followed by others that do
-        if work is None and state.run is not None and state.run.lease > core.clock():
-            if self._waited.get(core.stream) == state.run.run:
-                return False
-            self._waited[core.stream] = state.run.run
+        if work is None and running:
             self._tell(waiting, "the session is nearly full; waiting for another process's summary")
             while time.monotonic() < deadline and state.run is not None and state.run.lease > core.clock():
                 time.sleep(POLL)
@@ -215,7 +209,6 @@ class Historian:
                 if work is not None and not self.inline:
                     threading.Thread(target=self._summarise, args=(work,), daemon=True).start()
         if work is not None:
-            work.waited = True
             self._tell(waiting, "the session is nearly full; waiting for a summary of its older part")
             if self.inline:
                 self._summarise(work)
@@ -245,7 +238,10 @@ class Historian:
         limit = now.window.soft if now.window.known else 0
         return budgets.figures(limit, now.bands.execute, now.percent, scale)
 
-    def _decide(self, core: engine.Core, state: State, *, forced: bool = False, lost: bool = False) -> trigger.Trigger:
+    def _decide(
+        self, core: engine.Core, state: State, *, forced: bool = False, lost: bool = False, read: bool = True
+    ) -> trigger.Trigger:
+        """Say whether a summary is due, and of what. Without ``read`` only whether there is something to summarise."""
         now = gauged(core, state)
         figures = self._figures(now)
         offset = _offset(state)
@@ -275,7 +271,7 @@ class Historian:
                 return trigger.Trigger(True, "projected_headroom", deep)
         found = boundary.resolve(rows, offset, figures, first=offset, floor_mark=bool(state.marked))
         scan = trigger.Scan(0, 0, 0, False)
-        if found.runnable and not forced:
+        if found.runnable and read and not forced:
             turns = [_plain(self._turn(core, state, place)) for place in range(offset, found.tail_start)]
             made = chunk.build(turns, figures.scan, self.count)
             scan = trigger.Scan(made.tokens, made.end - made.start + 1, made.clusters, made.has_more)

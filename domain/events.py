@@ -488,7 +488,10 @@ class BaselineFolded(Base, frozen=True, array_like=True, gc=False, tag="P3"):
 
 
 class PassRefused(Base, frozen=True, array_like=True, gc=False, tag="P4"):
-    """The request was not to be sent. ``code`` and ``message`` are what the host was told."""
+    """The request was not to be sent. ``code`` and ``message`` are what the host was told.
+
+    ``waited``: it had waited for the summary under way.
+    """
 
     number: int
     now: int
@@ -496,6 +499,7 @@ class PassRefused(Base, frozen=True, array_like=True, gc=False, tag="P4"):
     message: str
     tokens: int
     limit: int
+    waited: bool = False
 
 
 class LastGoodReplayed(Base, frozen=True, array_like=True, gc=False, tag="P5"):

@@ -78,6 +78,7 @@ def passed(state: State, event: ev.Pass) -> None:
     reminders.passed(state, event)
     hygiene.grow(state, event.arrivals)
     state.withheld = state.withheld + 1 if "thinking_hold" in signals else 0
+    _waited(state, waited="summary_wait" in signals)
     if isinstance(event, ev.PassDeferred):
         if decision is not None and decision.held:
             state.held += 1
@@ -142,6 +143,12 @@ def _spend(state: State, number: int, signals: tuple[str, ...]) -> None:
         state.marked = number
 
 
+def _waited(state: State, *, waited: bool) -> None:
+    """Keep that a pass waited in vain for the run that is on: each is waited for once (T37)."""
+    if waited and state.run is not None:
+        state.run.waited = True
+
+
 def _told(state: State, event: ev.Pass) -> None:
     """Keep what was said to the agent: a nudge, a message of its own."""
     edits = (edit for arrival in event.arrivals for edit in arrival.edits)
@@ -191,6 +198,7 @@ def refused(state: State, event: ev.PassRefused) -> None:
     state.passes = event.number
     state.seen = max(state.seen, event.now)
     state.unmanaged = state.unmanaged or event.code == "UNMANAGED_OVER_WINDOW"
+    _waited(state, waited=event.waited)
     if state.overflow is not None and event.code == "CONTEXT_FULL":
         state.overflow.refused += 1
 

@@ -75,13 +75,17 @@ class Last(msgspec.Struct, array_like=True):
 
 
 class Run(msgspec.Struct, array_like=True):
-    """A summariser at work on messages ``first..last`` until ``lease`` (store's wall clock, ms)."""
+    """A summariser at work on messages ``first..last`` until ``lease`` (store's wall clock, ms).
+
+    ``waited``: a pass at 95% has waited for it in vain, and no other does.
+    """
 
     run: str
     first: int
     last: int
     owner: str
     lease: int
+    waited: bool = False
 
 
 class Overflow(msgspec.Struct, array_like=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ... import engine
+from ...domain.passes.given import Outlook
 from ..historian import Historian
 from ..models.summarizers import Summarised, Summarizer
 
@@ -35,8 +36,8 @@ class Beside:
         self._billed = len(self._historian.calls)
         return [] if self._historian.summarizer.free else made
 
-    def hint(self, core: engine.Core) -> tuple[bool, bool]:
-        return self._historian.hint(core)
+    def outlook(self, core: engine.Core) -> Outlook:
+        return self._historian.outlook(core)
 
     def watch(self, core: engine.Core) -> None:
         self._historian.consider(core, self._now or None)

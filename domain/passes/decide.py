@@ -20,7 +20,7 @@ from ..transcript import Message
 from ..window import family
 from . import diverged, lanes, local, permission, price, protection, refusal, schedule, tagger, triggers, words
 from .forms import Form
-from .given import Given, Head, Need
+from .given import Given, Head, Need, Outlook
 from .heard import Heard
 from .lanes import drops, reasoning
 from .lanes.shape import Ask, Item, Part, Work
@@ -48,10 +48,11 @@ def decide(
     head: Head | None = None,
     facts: Mapping[Part, str] = MappingProxyType({}),
     heard: Heard = Heard(),  # noqa: B008 - it is frozen
+    outlook: Outlook | None = None,
 ) -> Decided | Need:
     """Decide what the next request is. Returns the events to store, or what has to be known first.
 
-    ``head``, ``facts`` and ``heard`` are the answers to what was asked for before.
+    ``head``, ``facts``, ``heard`` and ``outlook`` are the answers to what was asked for before.
     """
     scene = Scene(state, given.seen)
     now = max(state.seen, given.now)
@@ -83,6 +84,17 @@ def decide(
     behind = divergence.index if divergence is not None and not diverged.only_blanks(scene) else None
     pressed = due != "defer" or gauge.force
     news = pressed and (gauge.told or _news(state, given))
+    drainable = sum(item.frees for item in queue)
+    certain = running or fresh or bool(state.marked)
+    if (
+        outlook is None
+        and state.primary
+        and news
+        and not certain
+        and (due == "pressure" or (drainable and due != "defer"))
+    ):
+        return Need(outlook=True)
+    coming, blocked = (outlook.coming, outlook.blocked) if outlook is not None else (False, False)
     allowed = permission.permit(
         primary=state.primary,
         compaction=managed and not side,
@@ -90,13 +102,13 @@ def decide(
         force=news and gauge.force and not side,
         signals=signals,
         diverged=behind,
-        drainable=sum(item.frees for item in queue),
+        drainable=drainable,
         drainable_behind=sum(item.frees for item in queue if behind is not None and item.index >= behind),
         usable=gauge.window.soft,
         held=state.held,
-        summary_possible=given.summary or given.blocked or running or fresh or bool(state.marked),
+        summary_possible=coming or blocked or certain,
     )
-    if given.blocked and due == "pressure" and not allowed.granted and not state.marked:
+    if blocked and due == "pressure" and not allowed.granted:
         # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
     asked = reasons or state.flush or state.bulky or state.unbound  # what was refused as it is may not go out again
@@ -105,6 +117,8 @@ def decide(
     urgent = asked or state.lost or state.reopened
     if allowed.granted and not urgent and reasoning.holds(scene, gauge.settings, gauge.percent, gauge.bands.execute):
         allowed = permission.Permission(False, (*allowed.signals, "thinking_hold"), 0)
+    if given.waited:
+        allowed = msgspec.structs.replace(allowed, signals=(*allowed.signals, "summary_wait"))
     refresh = fresh and allowed.granted and not allowed.reach  # m[1] lies before what a divergence lets a pass touch
     if (reasons or refresh) and (head is None or (reasons and not head.fold)):
         return Need(fold=bool(reasons))

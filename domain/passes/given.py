@@ -14,8 +14,8 @@ class Given(msgspec.Struct, frozen=True):
     """What the host and the world said about this pass.
 
     ``at``: wall clock; ``now``: the host's clock (both ms UTC). ``events``: changes of model, system, tools and policy
-    to record first; ``summary``: one is being made or may be; ``blocked``: only the newest prompt keeps it from having
-    something to read; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
+    to record first; the fields beside them are the values in force with these taken in. Limits 0 = unknown.
+    ``waited``: this pass has waited for a summary, and none came.
     ``system``, ``tools``: digests of the request's own regions (of a side request they may not be the session's).
     ``notes``, ``search``: there is somebody to ask for these.
     """
@@ -36,18 +36,18 @@ class Given(msgspec.Struct, frozen=True):
     tools: bytes
     tools_names: bytes
     tools_tokens: int
-    summary: bool = False
-    blocked: bool = False
     notes: bool = False
     search: bool = False
+    waited: bool = False
 
 
 class Need(msgspec.Struct, frozen=True):
     """Facts ``decide`` cannot go on without: the texts of the head, rendered now, what parts hold, or what ports say.
 
     ``fold``: m[0] with all summaries on the path in it, and the guidance; False: m[1] alone, with the new ones; None:
-    not the head but the contents of ``parts``. ``words``: for what is said to the agent: it may go unanswered.
-    ``notes``: whether notes of the agent wait; ``query``: what a search finds for it, within its deadline.
+    not the head but the contents of ``parts``, or where ``outlook`` is set whether a summary can come. ``words``: for
+    what is said to the agent: it may go unanswered. ``notes``: whether notes of the agent wait; ``query``: what a
+    search finds for it, within its deadline.
     """
 
     fold: bool | None = None
@@ -55,6 +55,14 @@ class Need(msgspec.Struct, frozen=True):
     words: bool = False
     notes: bool = False
     query: str = ""
+    outlook: bool = False
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """Whether a summary may still come: there is something to read (``coming``), or only a prompt is in its way."""
+
+    coming: bool = False
+    blocked: bool = False
 
 
 class Head(msgspec.Struct, frozen=True):

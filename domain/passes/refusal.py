@@ -45,7 +45,7 @@ def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.P
         )
     else:
         return None
-    return ev.PassRefused(given.at, "", state.passes + 1, given.now, code, message, tokens, gauge.limit)
+    return ev.PassRefused(given.at, "", state.passes + 1, given.now, code, message, tokens, gauge.limit, given.waited)
 
 
 def _complete(state: State, given: Given) -> bool:

@@ -13,6 +13,7 @@ import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain import hygiene, identity
 from foldlog.domain.passes import decide, lanes, words
+from foldlog.domain.passes.given import Outlook
 from foldlog.projections import head, intake, observing, request, view
 from support import ports
 from support.talk import Chat, assistant, call, differences, events, fingerprint, result, use, user
@@ -221,8 +222,8 @@ class Watcher:
     def __init__(self, breaks: bool) -> None:
         self.breaks = breaks
 
-    def hint(self, core: Any) -> tuple[bool, bool]:
-        return broken() if self.breaks else (False, False)
+    def outlook(self, core: Any) -> Outlook:
+        return broken() if self.breaks else Outlook()
 
     def watch(self, core: Any) -> None:
         broken()
@@ -247,10 +248,17 @@ def test_looking_for_a_summary_behind_the_request_costs_no_turn():
 
 @pytest.mark.rule("FAIL-2")
 def test_what_summaries_say_of_the_pass_decides_it():
-    host = Chat()
+    host = Chat(policy={"protected_tokens": 0})
+    host.say(user("start"))
+    for number in range(8):
+        request = host.tool(f"t{number}", "word " * 900, n=number)
+    host.session.reduce("2-4")
+    use(request, 140_000)
     host.session.core.summaries = Watcher(breaks=True)
     with pytest.raises(foldlog.PassFailed):
-        host.say(user("start"))
+        host.turn()
+    host.session.core.summaries = None
+    assert host.turn().level == "soft+"
 
 
 @pytest.mark.rule("FAIL-2", "PROP-11")
@@ -275,8 +283,8 @@ def test_what_the_host_sent_is_read_under_the_same_guard(call: str, given: str, 
 class Relief(Watcher):
     """Summaries of which the wait at 95% breaks, or tells the host of it."""
 
-    def hint(self, core: Any) -> tuple[bool, bool]:
-        return False, False
+    def outlook(self, core: Any) -> Outlook:
+        return Outlook()
 
     def watch(self, core: Any) -> None:
         pass

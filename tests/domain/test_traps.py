@@ -16,6 +16,7 @@ from foldlog.domain import edits as e
 from foldlog.domain import events as ev
 from foldlog.domain.errors import LawBroken
 from foldlog.domain.passes import lanes, tagger, triggers, words
+from foldlog.domain.passes.given import Outlook
 from foldlog.projections import view as views
 from support import ports
 from support.talk import (
@@ -156,8 +157,8 @@ def test_behind_a_rebuild_the_prefix_stands_at_once():
 class Coming:
     """Summaries of which one may always still come."""
 
-    def hint(self, core: Any) -> tuple[bool, bool]:
-        return True, False
+    def outlook(self, core: Any) -> Outlook:
+        return Outlook(coming=True)
 
     def watch(self, core: Any) -> None: ...
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 import foldlog
@@ -46,9 +44,8 @@ def test_over_the_window_a_pass_that_waited_in_vain_is_refused_until_the_summary
         assert refused(host, said.append) == "EMERGENCY_FAIL_CLOSED"
         assert len(said) == 1, "one notice a run"
         assert host.state.overflow is None
-        historian.timeout_ms = 60_000
-        threading.Timer(0.1, hanging.go.set).start()
-        historian._works[host.session.core.stream].waited = False
+        hanging.go.set()
+        assert historian._works[host.session.core.stream].done.wait(20)
         request = host.again()
         assert request.level == "soft"
         assert request._produced.event.tokens < WINDOW

@@ -9,9 +9,10 @@ import pytest
 
 import foldlog
 from foldlog.domain import events as ev
+from foldlog.domain.passes.given import Outlook
 from foldlog.projections import head
-from support.past import WINDOW, Clock, Hanging, opened, press, summarise, talk, texts, work
-from support.talk import Chat, assistant, differences, events, fingerprint, user
+from support.past import WINDOW, Clock, Hanging, Scripted, opened, press, summarise, talk, texts, work
+from support.talk import Chat, assistant, differences, events, fingerprint, use, user, words
 
 BARE = {"protected_tokens": 0}
 
@@ -32,8 +33,8 @@ def goes_on(before: Any, after: Any) -> bool:
 class Running:
     """Summaries of which one is always on its way."""
 
-    def hint(self, core: Any) -> tuple[bool, bool]:
-        return True, False
+    def outlook(self, core: Any) -> Outlook:
+        return Outlook(coming=True)
 
     def watch(self, core: Any) -> None: ...
 
@@ -265,6 +266,54 @@ def test_waiting_is_told_once_a_run_and_makes_no_request():
     finally:
         hanging.go.set()
         engine.close()
+
+
+@pytest.mark.rule("T37", "HIST-29", "LAW-1")
+def test_a_run_is_waited_for_once_by_whichever_process(tmp_path: Any):
+    """That a pass waited in vain is in the log: a restart, or another process, does not wait for the same run again."""
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    host = Chat(opened(url, Scripted(), inline=False, timeout_ms=50), context_limit=WINDOW, policy=BARE)
+    request = talk(host, 12)
+    begun(host)
+    told: list[str] = []
+    for _ in range(4):
+        press(host, request, 96)
+        request = talk(host, 1, waiting=told.append)
+        host.engine.close()
+        host.engine = opened(url, Scripted(), inline=False, timeout_ms=50)
+        host.session = host.engine.session("chat", **host.options)
+        request = host.session.reopen()
+    assert len(told) == 1
+    assert (
+        sum("summary_wait" in (one.decision.signals if one.decision else ()) for one in events(host.session, ev.Pass))
+        == 1
+    )
+    assert differences(host.engine) == []
+    host.engine.close()
+
+
+@pytest.mark.rule("PERM-2", "LAW-1", "HIST-28")
+@pytest.mark.parametrize(("drop", "level"), [("60-85", "soft"), ("30-90", "defer")])
+def test_whether_drops_wait_for_a_summary_is_the_same_after_a_restart(drop: str, level: str, tmp_path: Any):
+    made = []
+    for restart in (False, True):
+        url = f"sqlite:///{tmp_path / str(restart)}.db"
+        policy = {"protected_tokens": 0, "cache_ttl": "never"}
+        host = Chat(opened(url, Scripted()), context_limit=200_000, policy=policy)
+        use(host.say(user("start")), 100)
+        for number in range(30):
+            use(host.tool(f"t{number}", words(2_000) + str(number), n=number), min(2_500 * number, 60_000))
+            request = host.turn()
+            use(request, 60_000)
+        host.session.reduce(drop)
+        use(request, 140_000)
+        if restart:
+            host.engine.close()
+            host.engine = opened(url, Scripted())
+            host.session = host.engine.session("chat", **host.options)
+        made.append(host.turn().level)
+        host.engine.close()
+    assert made == [level, level]
 
 
 @pytest.mark.rule("T25", "PERM-2", "HIST-28")
