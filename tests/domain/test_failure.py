@@ -252,7 +252,7 @@ def test_what_summaries_say_of_the_pass_decides_it():
     host.say(user("start"))
     for number in range(8):
         request = host.tool(f"t{number}", "word " * 900, n=number)
-    host.session.reduce("2-4")
+    host.session.reduce("2-7")
     use(request, 140_000)
     host.session.core.summaries = Watcher(breaks=True)
     with pytest.raises(foldlog.PassFailed):
