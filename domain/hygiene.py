@@ -70,12 +70,15 @@ def grow(state: State, arrivals: Iterable[Arrival]) -> None:
 
 
 def _grow(state: State, arrivals: Iterable[Arrival]) -> None:
+    tail, nodes, tags = state.tail, state.nodes, state.tags
     for arrival in arrivals:
-        message = state.node(arrival.m).message
-        state.tail += sum(part.tokens for part in message.parts[arrival.first :])
+        parts = nodes[arrival.m - 1].message.parts
+        for part in parts[arrival.first :] if arrival.first else parts:
+            tail += part.tokens
+    state.tail = tail
     known = state.tools_order
     while state.known < len(known):
-        state.guarded += state.tags[known[state.known] - 1].tokens
+        state.guarded += tags[known[state.known] - 1].tokens
         state.known += 1
     _move(state)
 

@@ -19,34 +19,34 @@ REARM = 500
 
 def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
     for arrival in arrivals:
-        node = state.node(arrival.m)
-        for offset, number in enumerate(arrival.tags):
+        m, message = arrival.m, state.nodes[arrival.m - 1].message
+        for p, number in enumerate(arrival.tags, arrival.first):
             if number:
-                _number(state, arrival.m, arrival.first + offset, abs(number), node.message)
+                _number(state, m, p, abs(number), message)
         for edit in arrival.edits:
             if isinstance(edit, SetThink):
-                state.spares[key(edit.m, edit.p)] = node.message.parts[edit.p].tokens
-        state.unshown.pop(arrival.m, None)
+                state.spares[key(edit.m, edit.p)] = message.parts[edit.p].tokens
+        state.unshown.pop(m, None)
 
 
 def _number(state: State, m: int, p: int, number: int, message: Message) -> None:
-    part = message.parts[p]
+    part, tags = message.parts[p], state.tags
     tool = isinstance(part, Result)
     tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens)
-    if number == len(state.tags) + 1:
-        state.tags.append(tag)
+    if number == len(tags) + 1:
+        tags.append(tag)
         if tool:
             state.tools_order.append(number)
             call = call_part(state, m, p)
             if call is not None and is_reduce(call.name):
                 state.reduces.append(number)
-    elif 0 < number <= len(state.tags) and state.tags[number - 1].m == m:
-        state.tags[number - 1] = tag  # a revision keeps its number and shows its new content
+    elif 0 < number <= len(tags) and tags[number - 1].m == m:
+        tags[number - 1] = tag  # a revision keeps its number and shows its new content
         state.queue.pop(number, None)
     else:
         raise LawBroken("a tag number out of order", value=number, where=state.stream)
     state.tag_of[key(m, p)] = number
-    if tool and arc(state, m, part) in state.gone:
+    if tool and state.gone and arc(state, m, part) in state.gone:
         tag.status, tag.mode = "dropped", "full"  # its call is gone from the request, so it may not come back alone
 
 
@@ -69,7 +69,8 @@ def passed(state: State, event: ev.Pass) -> None:
         state.fold.model, state.fold.tools = state.fold.model or state.model, state.fold.tools or state.tools_names
     decision = event.decision
     signals = decision.signals if decision is not None else ()
-    _spend(state, event.number, signals)
+    if signals:
+        _spend(state, event.number, signals)
     pressed = decision is not None and decision.schedule == "pressure"
     state.episode = (state.episode or event.number) if pressed else 0
     state.paid = state.paid if pressed else 0
@@ -151,7 +152,7 @@ def _waited(state: State, *, waited: bool) -> None:
 
 def _told(state: State, event: ev.Pass) -> None:
     """Keep what was said to the agent: a nudge, a message of its own."""
-    edits = (edit for arrival in event.arrivals for edit in arrival.edits)
+    edits = [edit for arrival in event.arrivals for edit in arrival.edits]
     if any(isinstance(edit, SetText) and edit.kind == "nudge" for edit in edits):
         hygiene.told(state)
     if any(insert.id.startswith("call-") for insert in event.inserts):

@@ -27,33 +27,38 @@ STALE = "stale"
 
 def evolve(state: State, version: int, event: ev.Event) -> None:
     """Take ``event``, stored at ``version``, into ``state``. Raises ``LawBroken`` for one that cannot follow."""
-    handler = _HANDLERS.get(type(event))
+    kind = type(event)
+    handler = _HANDLERS.get(kind)
     if handler is None:
-        raise LawBroken(f"an event of kind {type(event).__name__} does not belong into a session", where=state.stream)
-    if not state.codec and not isinstance(event, (ev.SessionOpened, ev.SessionForked)):
-        raise LawBroken("a session's first event must open it", value=type(event).__name__, where=state.stream)
+        raise LawBroken(f"an event of kind {kind.__name__} does not belong into a session", where=state.stream)
+    if not state.codec and kind not in _OPENINGS:
+        raise LawBroken("a session's first event must open it", value=kind.__name__, where=state.stream)
     handler(state, event)
     if event.cmd:
         _remember(state, event)
     state.version = version
-    if isinstance(event, _OUTCOMES):
+    if kind in _OUTCOMES:
         state.last_version = version
 
 
-_OUTCOMES = (
-    ev.PassDeferred,
-    ev.ConversationRebuilt,
-    ev.HistoryRefreshed,
-    ev.BaselineFolded,
-    ev.PassRefused,
-    ev.LastGoodReplayed,
+_OPENINGS = frozenset((ev.SessionOpened, ev.SessionForked))
+_OUTCOMES = frozenset(
+    (
+        ev.PassDeferred,
+        ev.ConversationRebuilt,
+        ev.HistoryRefreshed,
+        ev.BaselineFolded,
+        ev.PassRefused,
+        ev.LastGoodReplayed,
+    )
 )
 
 
 def _remember(state: State, event: ev.Event) -> None:
-    state.commands[event.cmd] = event.reply if type(event) is ev.DropsQueued else ""
-    if len(state.commands) >= 2 * COMMANDS_KEPT:
-        state.commands = dict(list(state.commands.items())[-COMMANDS_KEPT:])
+    commands = state.commands
+    commands[event.cmd] = event.reply if type(event) is ev.DropsQueued else ""
+    if len(commands) >= 2 * COMMANDS_KEPT:
+        state.commands = dict(list(commands.items())[-COMMANDS_KEPT:])
 
 
 def _opened(state: State, event: ev.SessionOpened) -> None:
@@ -106,17 +111,19 @@ def _observed(state: State, event: ev.MessagesObserved) -> None:
     if event.after > len(state.nodes):
         raise LawBroken("messages behind a node that does not exist", value=event.after, where=state.stream)
     extends = event.after == state.end() and not event.side
-    parent = event.after
+    parent, m = event.after, len(state.nodes)
+    nodes, path, pos, unshown, said = state.nodes, state.path, state.pos, state.unshown, False
     for message in event.messages:
-        state.nodes.append(Node(parent, message))
-        m = len(state.nodes)
-        state.unshown[m] = 0
+        nodes.append(Node(parent, message))
+        m += 1
+        unshown[m] = 0
         _link(state, m, message)
         if extends:
-            state.pos[m] = len(state.path)
-            state.path.append(m)
+            pos[m] = len(path)
+            path.append(m)
         parent = m
-    if extends and state.last is not None and any(message.role == "assistant" for message in event.messages):
+        said = said or message.role == "assistant"
+    if extends and said and state.last is not None:
         # answered, with usage unknown (convention 19): kept, or the next pass would not know and fold for idleness
         state.response_now = max(state.response_now, state.last.now)
         if state.overflow is not None and state.last.number > state.overflow.number:
@@ -175,14 +182,15 @@ def _link(state: State, m: int, message: Message) -> None:
 
 def _owner(state: State, m: int, call: str) -> int:
     """Return the key of the call a result of message ``m`` answers: of the answer before it, else the newest."""
-    above = state.node(m).parent
+    nodes = state.nodes
+    above = nodes[m - 1].parent
     if state.codec == items.CODEC:
         made_by = maker(state, above, call)
         return key(made_by, 0) if made_by else 0
-    while above and state.node(above).message.role != "assistant":
-        above = state.node(above).parent
+    while above and nodes[above - 1].message.role != "assistant":
+        above = nodes[above - 1].parent
     if above:
-        for p, part in enumerate(state.node(above).message.parts):
+        for p, part in enumerate(nodes[above - 1].message.parts):
             if isinstance(part, Call) and part.id == call:
                 return key(above, p)
     return state.calls.get(call, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -99,11 +101,24 @@ def load(source: Source, stream: str, upto: int | None = None, *, snapshots: boo
     found = source.load_snapshot(stream, FORM, upto) if snapshots else None
     if found is not None:
         place, body = found
-        folded.state, folded.view = msgspec.msgpack.decode(body, type=tuple[State, views.View])
+        with _uncollected():
+            folded.state, folded.view = msgspec.msgpack.decode(body, type=tuple[State, views.View])
         folded.digest, folded.snapshot = place.digest, place.version
     for stored in source.read(stream, folded.state.version, upto, folded.digest or None):
         take(source, folded, stored, snapshots=snapshots)
     return folded
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold the garbage collector off: it would walk a long session several times while it is read, and find nothing."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def take(source: Source, folded: Folded, stored: Any, *, snapshots: bool = True) -> None:

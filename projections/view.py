@@ -118,12 +118,11 @@ def _rebuild(view: View, change: Change, event: ev.Rebuild, place: Mapping[int, 
 
 def evolve(view: View, event: ev.Event, place: Mapping[int, int] | None = None) -> None:
     """Take one stored event into the view. ``place``: path indexes, to hold a rebuild to its reach."""
-    if isinstance(event, _PASSES):
-        take(view, event, preview(view, event, {}, place))
-        return
     handler = _HANDLERS.get(type(event))
     if handler is not None:
         handler(view, event)
+    elif isinstance(event, _PASSES):
+        take(view, event, preview(view, event, {}, place))
 
 
 _PASSES = (ev.PassDeferred, ev.ConversationRebuilt, ev.HistoryRefreshed, ev.BaselineFolded)

@@ -55,6 +55,11 @@ def pack(packer: Packer, data: bytes) -> bytes:
     return header + body if len(body) < len(data) else b"\x00" + data
 
 
+def plain(data: bytes) -> bytes:
+    """Return ``data`` as header byte and body, not compressed."""
+    return b"\x00" + data
+
+
 def unpack(packer: Packer, stored: bytes, limit: int) -> bytes:
     """Return the plain bytes of a body of kind plain or zlib. Raises ``Unreadable``, also over ``limit`` bytes."""
     kind = stored[0] if stored else -1

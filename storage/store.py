@@ -13,7 +13,7 @@ from . import content
 from .backend import Backend, Hook, Snapshot, Write, check_seal
 from .chain import walk
 from .codec import Codec, Row, check_stream, encode_event, make_codec, seal_rows, snapshot_seal
-from .packing import Unreadable, pack, unpack
+from .packing import Unreadable, plain, unpack
 from .protocol import Chunk, Fault, Head, Notice, Report, Stored
 from .reading import read_chunks
 from .verify import verify_store
@@ -135,13 +135,14 @@ class Store:
     def save_snapshot(self, stream: str, version: int, digest: bytes, form: str, state: bytes) -> None:
         """Keep ``state`` as the stream's snapshot of ``form``; an older one of that form is replaced.
 
+        It is stored plain: a third of it is digests, which do not shrink, and opening would wait for the rest to unpack.
         Raises ``InputError`` where there is no such stream, or its chain digest is not 32 bytes.
         """
         check_stream(stream)
         if len(digest) != 32:
             raise InputError("a chain digest has 32 bytes", value=digest, where=stream)
         seal = snapshot_seal(stream, form, version, digest, state)
-        self._backend.put_snapshot(stream, form, Snapshot(version, digest, seal, pack(self._codec.packer, state)))
+        self._backend.put_snapshot(stream, form, Snapshot(version, digest, seal, plain(state)))
 
     def load_snapshot(self, stream: str, form: str, upto: int | None = None) -> tuple[Head, bytes] | None:
         """Return the snapshot of ``form`` (not newer than ``upto``), or None; a damaged one counts as none."""
