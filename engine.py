@@ -32,6 +32,7 @@ from .domain.state import State
 from .domain.window import EMERGENCY, bands
 from .projections import head, replaying, request
 from .projections import view as views
+from .projections.arrays import Taken
 from .projections.fold import FORM, load, take
 from .projections.hot import Hot, heat, remember, settle
 from .projections.intake import Intake, Options, Reader, encode
@@ -75,6 +76,7 @@ class Core:
         self._bodies: dict[bytes, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self._last: Produced | None = None
+        self._taken: Taken | None = None  # the host's last whole array, where it hands over Python objects
         self.summaries: ports.Summaries | None = None
         self.asking = ports.Asking(ports.Ports())
         self._settings: tuple[bytes, str, Settings] | None = None
@@ -124,7 +126,9 @@ class Core:
     ) -> Produced:
         """Take the host's whole array and produce the next request. ``waiting`` is told why, if it has to wait."""
         with defects.deciding(self.stream, READING):
-            raws = self.reader.raws(messages)
+            taken = self.reader.array(messages, self._taken)
+        self._taken = taken if taken.digests else None
+        raws = taken.raws
         if not raws:
             raise MessageError("the array of messages is empty; there is nothing to send", where="messages")
         with self.lock:

@@ -15,6 +15,8 @@ from ..domain import events as ev
 from ..domain.errors import InputError, MessageError, TooLarge
 from ..domain.identity import Observation
 from ..domain.state import PARTS_LIMIT, State
+from . import arrays
+from .arrays import Taken
 from .wire import CURRENT, wire
 from .wire.contract import Incoming, Wire
 
@@ -43,19 +45,18 @@ class Reader(msgspec.Struct, frozen=True):
 
     def raws(self, messages: Any) -> list[bytes]:
         """Return each message as raw JSON: dicts in the one fixed encoding, bytes and text as they are."""
-        if isinstance(messages, bytes | str):
-            raise InputError("messages must be a list of messages, not one text", value=messages, where="messages")
-        try:
-            given = list(messages)
-        except TypeError:
-            raise InputError(
-                "messages must be a list of dicts or JSON bytes", value=messages, where="messages"
-            ) from None
+        return self._encoded(_listed(messages), 0)
+
+    def array(self, messages: Any, last: Taken | None) -> Taken:
+        """Return a whole array as ``raws`` does; what is as it was in ``last`` is not encoded again."""
+        return arrays.take(_listed(messages), self._encoded, last)
+
+    def _encoded(self, given: list[Any], index: int) -> list[bytes]:
         return [  # a long array costs one look each: most of it was here before
             message
             if type(message) is bytes and len(message) <= MESSAGE_LIMIT
-            else self.raw(message, f"messages[{index}]")
-            for index, message in enumerate(given)
+            else self.raw(message, f"messages[{at}]")
+            for at, message in enumerate(given, index)
         ]
 
     def raw(self, message: Any, where: str) -> bytes:
@@ -88,6 +89,15 @@ class Reader(msgspec.Struct, frozen=True):
     def idents(self, state: State, raw: bytes) -> tuple[bytes, ...]:
         """Return the identity of each part of a raw message."""
         return wire(state.wire).part_idents(state.codec, raw)
+
+
+def _listed(messages: Any) -> list[Any]:
+    if isinstance(messages, bytes | str):
+        raise InputError("messages must be a list of messages, not one text", value=messages, where="messages")
+    try:
+        return list(messages)
+    except TypeError:
+        raise InputError("messages must be a list of dicts or JSON bytes", value=messages, where="messages") from None
 
 
 def _uncounted(_: str) -> int:

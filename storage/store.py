@@ -135,7 +135,7 @@ class Store:
     def save_snapshot(self, stream: str, version: int, digest: bytes, form: str, state: bytes) -> None:
         """Keep ``state`` as the stream's snapshot of ``form``; an older one of that form is replaced.
 
-        It is stored plain: a third of it is digests, which do not shrink, and opening would wait for the rest to unpack.
+        It is stored plain: a third of it is digests, which do not shrink, and opening would wait for the rest.
         Raises ``InputError`` where there is no such stream, or its chain digest is not 32 bytes.
         """
         check_stream(stream)
