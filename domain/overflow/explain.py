@@ -51,6 +51,8 @@ def explain(status: int | None, body: bytes | str, code: str | None = None) -> E
         kind = coded  # the code names the one thing; these words go with any
     if kind == "rate":
         kind = _tier(said.texts)
+    if said.status == 402:
+        kind = "quota"  # payment required: a limit told with it is the account's, whatever it counts
     figures = numbers.read(text, said.figures) if kind in OVERFLOWS else Figures()
     driven = kind == "overflow" and _driven(figures)
     if driven:

@@ -20,11 +20,14 @@ NUMBERS = 64
 """So many numbers of a text are looked at."""
 _BEFORE, _BEHIND = 110, 48
 
+_LETTERS = r"0-9A-Za-z_\u00c0-\u02af\u0370-\u052f"
+"""Letters a number may be a part of a name with; Chinese ones stand at any number without a blank."""
+
 NUMBER = re.compile(
-    r"(?<![\w./#\-])(?:"
+    rf"(?<![{_LETTERS}./#\-])(?:"
     r"(?P<group>\d{1,3}(?P<sep>[,.'_ ])\d{3}(?:(?P=sep)\d{3}){0,3}(?!\d|[.,]\d)|\d{1,2}(?:,\d{2}){1,4},\d{3}(?!\d))"
     r"|(?P<short>\d{1,5}(?:\.\d{1,3})?) ?(?P<unit>[kKmM])(?![\w-])"
-    r"|(?P<plain>\d{1,12})(?!\w|[.,]\d)"
+    rf"|(?P<plain>\d{{1,12}})(?![{_LETTERS}]|[.,]\d)"
     r")"
 )
 
@@ -39,6 +42,10 @@ _EXCESS = re.compile(r"\bby(?: about| approximately| roughly| over)? ?$", re.IGN
 _CODED = re.compile(
     r"\b(?:code|status|error|errno|http|line|column|retry|attempt|step|index)[ :=#(]{0,3}$", re.IGNORECASE
 )
+_BETWEEN = re.compile(r"[ :=(]{0,3}(?:(?:of|is|was|about) )?")
+_MEMBER = re.compile(r"[\"'] ?: ?[\"']?$")
+_EITHER = re.compile(r"\bmax(?:imum)? tokens of $", re.IGNORECASE)
+"""A name of the window in some mouths, of the answer's allowance in most."""
 _BARE_PAREN = re.compile(r"\blimit ?\($", re.IGNORECASE)
 _TOKENS = re.compile(r"[ -]?tokens?\b", re.IGNORECASE)
 
@@ -46,7 +53,11 @@ _OUT_NAME = (
     r"(?:max_?(?:new_|output_|completion_)?tokens|max_?output_?tokens|completion tokens?|output tokens?|new tokens?"
     r"|generated tokens?)"
 )
-_OUT_LEFT = re.compile(rf"(?:\+ ?|{_OUT_NAME}(?: is| of| to|:|=| \()* ?\(?)$", re.IGNORECASE)
+_OUT_LEFT = re.compile(
+    rf"(?:\+ ?|{_OUT_NAME}['\"]?(?: is| of| to| too| large| high| big| value|:|=| \()* ?\(?)$", re.IGNORECASE
+)
+_OVER_ROOM = re.compile(r" ?> ?\d[\d.,'_]{0,14} - \d")
+"""Behind an answer's allowance that is more than the window less the input."""
 _OUT_RIGHT = re.compile(
     rf"[ -]?(?:{_OUT_NAME}|(?:tokens? )?(?:is |are )?(?:in|for|of|from) (?:the |your |its )?(?:max )?"
     r"(?:completion|output|response|answer|generation|reply))\b",
@@ -57,9 +68,19 @@ _PART_RIGHT = re.compile(
     r"(?:text input|messages?|input|prompt|functions?|tools?|tool definitions?|system|images?|history|conversation)\b",
     re.IGNORECASE,
 )
-_IN_LEFT = re.compile(r"\b(?:inputs?|prompt) tokens? ?\($", re.IGNORECASE)
+_IN_LEFT = re.compile(r"\b(?:inputs?|prompt)[ _]tokens? ?\($", re.IGNORECASE)
 _IN_RIGHT = re.compile(r"[ -]?(?:inputs?|prompt|text)[ -]tokens?\b| ?\+", re.IGNORECASE)
 _CMP_RIGHT = re.compile(r"[ )]{0,2}(?:[a-z]{0,8} )?(?:tokens? )?(?:>|\u2265)", re.IGNORECASE)
+_OVER_RIGHT = re.compile(
+    r"[ )]{0,2}(?:tokens? )?(?:exceed(?:s|ing)?|surpass(?:es)?|over (?:the|our)"
+    r"|(?:is|are) (?:long|larg|great|bigg)er than)\b",
+    re.IGNORECASE,
+)
+_USED_RIGHT = re.compile(
+    r"(?: tokens?)? (?:(?:were|was|are|is|have been) )?"
+    r"(?:requested|supplied|provided|sent|given|received|submitted|passed)\b",
+    re.IGNORECASE,
+)
 _VERSUS_RIGHT = re.compile(r"[ )]{0,2}(?:tokens? )?(?:vs\b|versus\b|out of )", re.IGNORECASE)
 _VERSUS_LEFT = re.compile(r"\b(?:vs\.?|versus|out of) ?\(?$", re.IGNORECASE)
 _CMP_LESS = re.compile(r"[ )]{0,2}(?:tokens? )?<", re.IGNORECASE)
@@ -68,10 +89,10 @@ _LESS_LEFT = re.compile(r"(?:<|\u2264)=? ?$")
 _RANGE = re.compile(r"\[ ?\d{1,3} ?, ?$")
 
 _LIMIT_LEFT = re.compile(
-    r"(?:\b(?:model's context|limit|limits|limited|maximum|max|max_\w{1,20}|n_ctx"
+    r"(?:\b(?:model(?:'s)? context|limit|limits|limited|maximum|max|max_\w{1,20}|n_ctx"
     r"|allowed|permitted|supported|supports?|accepts?"
     r"|allows?|up to"
-    r"|at most|no more than|cannot exceed|must not exceed)\b"
+    r"|at most|no more than|(?:less|fewer) than|(?:cannot|can't|must not|may not) exceed)\b"
     r"|\b(?:context|model|model's|sequence|token)(?:'s)?[ _-](?:window|length|size|limit|len|capacity|budget)\b"
     r"|\u6700\u5927|\u4e0a\u9650|\u9650\u5236|\u6700\u591a)"
     r"(?:[ _:=(,\"-]{1,3}(?:number|tokens?|length|window|size|prompt|input|context|model|limit|allowed|supported"
@@ -96,8 +117,9 @@ _TOLD = re.compile(
 _USED_LEFT = re.compile(
     r"(?:\b(?:resulted in|requested|request(?:ing)? for|contain(?:s|ed|ing)?|has|have|had|passed|provided|sent"
     r"|submitted"
-    r"|given|got|received|uses?|used|is using|for model|totall?(?:ing|s|ed)?|counts?|length|size|long|large|n_keep"
-    r"|n_prompt_tokens"
+    r"|given|got|received|uses?|used|is using|estimated|for model|totall?(?:ing|s|ed)?|counts?|length|size|long"
+    r"|large|n_keep"
+    r"|n_prompt_tokens|n_tokens|num_tokens"
     r"|input_tokens|prompt_tokens|tokens|prompt|input|inputs|messages|request|conversation|history|context)\b"
     r"|\u5f53\u524d|\u5b9e\u9645|\u8f93\u5165)"
     r"(?:[ :=(]{1,2}(?:is|was|are|were|of|a|an|at|with|has|in|about|approximately|around|roughly|over|nearly"
@@ -107,8 +129,20 @@ _USED_LEFT = re.compile(
     re.IGNORECASE,
 )
 _ABOUT = re.compile(
-    r"\b(?:tokens?|prompt|inputs?|messages?|request|requested|context|length|conversation|history|n_keep)\b|\u8f93\u5165",
+    r"\b(?:tokens?|prompt|inputs?|messages?|request|requested|context|length|conversation|history|n_keep|\w{1,8}_tokens)\b|\u8f93\u5165",
     re.IGNORECASE,
+)
+_MOST = r"\u6700\u5927|\u4e0a\u9650|\u9650\u5236|\u6700\u591a|\u6700\u9ad8"
+_SAID = re.compile(
+    r"(?:^|[-.,;:(] ?|\b(?:but|yet|and|while|whereas) )"
+    r"(?:given|got|received|requested|current(?:ly)?|actual|provided|you (?:sent|provided|requested))"
+    rf"[ :=]{{1,3}}$|(?:\u4f20\u5165|\u8bf7\u6c42|\u8f93\u5165)(?:(?!{_MOST})[\u4e00-\u9fff]){{0,8}}[ :=(]{{0,3}}$",
+    re.IGNORECASE,
+)
+"""A word for what came, behind the limit it is held against."""
+_NOW = re.compile(
+    rf"(?:(?:\u5f53\u524d|\u5b9e\u9645|\u672c\u6b21)(?:(?!{_MOST})[\u4e00-\u9fff]){{0,8}}"
+    rf"|\u8f93\u5165(?:(?!{_MOST})[\w ]){{0,16}}\u4e3a)[ :=(]{{0,3}}$"
 )
 _PROMPT_SIDE = re.compile(
     r"\b(?:prompt|input|range of input)(?:[ _-](?:token|tokens|length|limit|size|count))|input tokens"
@@ -181,11 +215,11 @@ def read(text: str, fields: Mapping[str, int]) -> Figures:
 
 def count(text: str, label: re.Pattern[str]) -> int:
     """Return the number that stands right behind ``label`` in a text, 0 for none."""
-    found = label.search(text)
-    if found is None:
-        return 0
-    number = NUMBER.search(text, found.end(), found.end() + 24)
-    return _value(number) if number is not None else 0
+    for found in label.finditer(text):
+        number = NUMBER.match(text, _BETWEEN.match(text, found.end()).end())  # type: ignore[union-attr]
+        if number is not None:
+            return _value(number)
+    return 0
 
 
 def _bounds(text: str) -> Bounds:
@@ -200,7 +234,7 @@ def _distinct(parts: list[_Seen]) -> list[_Seen]:
 
 
 def _labelled(text: str) -> list[_Seen]:
-    found = []
+    found: list[_Seen] = []
     numbers = []
     for number in NUMBER.finditer(text):
         numbers.append(number)
@@ -214,6 +248,10 @@ def _labelled(text: str) -> list[_Seen]:
         right = text[number.end() : min(end, number.end() + _BEHIND)]
         near = text[max(0, number.start() - 12) : number.start()]
         label: Label = _label(_sentence(left), right, near) if 0 <= value < LARGEST else "other"
+        if not right and _MEMBER.search(left):
+            label = "other"  # a member of JSON that was cut off: how many digits it had nobody knows
+        if label == "other" and _SAID.search(left) and any(one.label == "limit" for one in found):
+            label = "used"
         words = f"{_sentence(left)[-60:].lstrip()}{number[0]}{re.split(r'[.;,)]', right)[0][:32].rstrip()}"
         found.append(_Seen(value, label, words.strip(" ,;:(")))
     return found
@@ -229,15 +267,15 @@ def _label(left: str, right: str, near: str) -> Label:
         return "limit"
     if near.endswith("<") and right.startswith(">"):
         return "other"
-    if _UNIT_OTHER.match(right) or _EXCESS.search(left) or _CODED.search(left):
+    if _UNIT_OTHER.match(right) or _EXCESS.search(left) or _CODED.search(left) or _EITHER.search(left):
         return "other"
-    if _OUT_LEFT.search(left) or _OUT_RIGHT.match(right):
+    if _OUT_LEFT.search(left) or _OUT_RIGHT.match(right) or _OVER_ROOM.match(right):
         return "output"
     if _PART_RIGHT.match(right) and not _TOLD.search(left):
         return "part"
     if _IN_RIGHT.match(right) or _IN_LEFT.search(left):
         return "input"
-    if _CMP_RIGHT.match(right) or _VERSUS_RIGHT.match(right):
+    if _CMP_RIGHT.match(right) or _VERSUS_RIGHT.match(right) or _OVER_RIGHT.match(right) or _USED_RIGHT.match(right):
         return "used"
     if _VERSUS_LEFT.search(left) or _CMP_LEFT.search(left) or _CMP_LESS.match(right):
         return "limit"
@@ -245,6 +283,8 @@ def _label(left: str, right: str, near: str) -> Label:
         return "used" if not re.search(r"[a-z]", left, re.IGNORECASE) else "limit"
     if _BARE_PAREN.search(left) and not _TOKENS.match(right):
         return "other"
+    if _NOW.search(left):
+        return "used"
     spoken = bool(_USED_LEFT.search(left)) and (bool(_ABOUT.search(left)) or bool(_TOKENS.match(right)))
     if _LIMIT_LEFT.search(left):
         return "limit"

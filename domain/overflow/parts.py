@@ -18,7 +18,9 @@ import msgspec
 MOST = 262_144
 """Characters of a body that are read: the first half and the last; errors are short, streams end with theirs."""
 WORDS = 16_384
-"""Characters of one text that are read for its meaning."""
+"""Characters of all texts together that are read for their meaning."""
+LONG = 8_192
+"""Characters of one of them: the first three quarters, and the last."""
 TEXTS = 64
 DEEP = 12
 STARTS = 16
@@ -58,6 +60,10 @@ _SLASHED = re.compile(r"\\{1,4}([nrt\"'/\\])")
 _JOINED = re.compile("(?<=\\d)[\u00a0\u2009\u202f\u2007](?=\\d{3})")
 _UNSEEN = re.compile("[`\u200b-\u200f\u2060\ufeff\u00ad]")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]{0,15}(?: [^<>]{0,200})?/?>")
+_ADDRESS = re.compile(
+    r"\b(?:https?://|(?:[a-z0-9][a-z0-9-]{0,40}\.){1,4}[a-z]{2,10}/)[^\s\"'<>)\]}]{0,400}", re.IGNORECASE
+)
+"""Where to read on or to pay: a word in it says nothing of what went wrong."""
 _BLANK = re.compile(r"\s+")
 
 
@@ -104,8 +110,14 @@ def take(body: bytes | str, status: int = 0) -> Said:
     found.status = status
     text = text.strip("\ufeff \t\r\n")
     _look(found, text, 0, spoken=True)
-    texts = [clean(said) for _, _, said in sorted(found.texts, key=lambda one: one[:2])]
-    return Said(tuple(dict.fromkeys(one for one in texts if one)), tuple(found.codes), found.figures, found.status)
+    texts: dict[str, None] = {}
+    left = WORDS
+    for _, _, said in sorted(found.texts, key=lambda one: one[:2]):
+        if left > 0 and (cleaned := clean(said)) not in texts:
+            texts[cleaned] = None
+            left -= len(cleaned)
+    texts.pop("", None)
+    return Said(tuple(texts), tuple(found.codes), found.figures, found.status)
 
 
 def _look(found: _Found, text: str, depth: int, *, spoken: bool) -> None:
@@ -193,7 +205,7 @@ def _answered(value: dict[str, Any]) -> bool:
     if isinstance(kind, str) and re.match(r"message_|content_block|response\.|message\Z", kind):
         response = value.get("response")
         return not (isinstance(response, dict) and response.get("error"))
-    return any(name in value for name in ("choices", "candidates", "stop_reason", "output"))
+    return any(value.get(name) is not None for name in ("choices", "candidates", "stop_reason", "output"))
 
 
 def _ends(found: _Found, value: Any) -> None:
@@ -256,13 +268,14 @@ def bare(code: str) -> str:
 
 def clean(text: str) -> str:
     """Return a text as the rules read it: one form of each letter and digit, escapes undone, blanks single."""
-    if len(text) > WORDS:
-        text = f"{text[: WORDS * 3 // 4]} {text[-WORDS // 4 :]}"
+    if len(text) > LONG:
+        text = f"{text[: LONG * 3 // 4]} {text[-LONG // 4 :]}"
     text = _ESCAPED.sub(lambda one: _letter(int(one[1], 16)), text)
     text = _SLASHED.sub(lambda one: " " if one[1] in "nrt" else one[1], text)
     text = _TAG.sub(" ", text)
     if "&" in text:
         text = html.unescape(text)
+    text = _ADDRESS.sub(" ", text)
     text = _JOINED.sub(",", text)
     text = unicodedata.normalize("NFKC", text)
     text = _UNSEEN.sub("", text).replace("\u2019", "'")

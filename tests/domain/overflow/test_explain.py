@@ -152,6 +152,50 @@ def test_where_there_are_no_words_codes_speak_then_the_status(status: int | None
     assert (said.kind, said.limit, said.used) == (kind, 0, 0)
 
 
+@pytest.mark.rule("OVER-2", "OVER-24")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Prompt tokens limit exceeded: 12345 > 8000", "prompt is too long: 208380 tokens > 200000 maximum", "",
+        "Rate limit reached: Limit 6000, Requested 21000", "Request Entity Too Large", "max_tokens is too large: 9",
+    ],
+)  # fmt: skip
+def test_where_payment_is_required_no_limit_is_the_models(text: str):
+    """A prompt the account cannot pay for is counted in tokens too; a smaller window would be learnt for ever."""
+    for body in (text, openai(text), json.dumps({"error": {"message": text, "code": 402}})):
+        said = explain(402, body)
+        assert (said.kind, said.overflow, said.limit, said.used) == ("quota", False, 0, 0)
+    assert explain(None, json.dumps({"error": {"message": text, "code": 402}})).kind == "quota"
+
+
+ADDRESSES = (
+    "https://console.example.com/settings/billing",
+    "https://example.com/docs/rate-limit?from=context_length_exceeded#too-many-images",
+    "platform.example.com/account/credits",
+    "http://localhost:4000/tool_use/cache_control/quota_exceeded",
+)
+
+
+@pytest.mark.rule("OVER-24")
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("one", PLAIN, ids=ids)
+def test_a_word_inside_an_address_decides_nothing(one: dict[str, Any], address: str):
+    for text in (
+        f"{one['text']} See {address}",
+        f"({address}) {one['text']}",
+        f"{one['text']} <a href='{address}'>x</a>",
+    ):
+        holds(one, text)
+        holds(one, openai(text))
+
+
+@pytest.mark.rule("OVER-24")
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_alone_says_nothing(address: str):
+    for text in (address, f"See {address} for more.", openai(f"Something went wrong ({address})")):
+        assert explain(None, text).kind == "unknown"
+
+
 @pytest.mark.rule("OVER-3", "OVER-6")
 @pytest.mark.parametrize(
     ("text", "limit", "used"),
@@ -251,12 +295,14 @@ def test_any_piece_of_a_known_error_gives_an_answer(one: dict[str, Any], begin: 
     [
         "prompt ", "exceed ", "1", "1,111", "maximum context length is ", '{"', "[{", '{"a":', "[", "\\", "\\u0031",
         "data: {\n", "exceeds the limit of 1 ", "images exceed ", "max_tokens ", "( ", "is of the ", "tokens > ",
-        "\u200b", " ", "&amp;", "error: ",
+        "\u200b", " ", "&amp;", "error: ", "a.", "a-", "a.b/", "http://", "9 tokens ", "9 images ", "tokens limit ",
+        "content ", "limit limit ", "daily a ", "x_tokens (", "- 1 > 2 ", "\u8f93\u5165", "\u8d85\u8fc7", "but got 1 ",
     ],
 )  # fmt: skip
 def test_a_long_body_of_one_piece_is_read_in_linear_time(piece: str):
     """A pattern that tries everything again at each place would never come back here."""
     sound(piece * (300_000 // len(piece)))
+    sound(json.dumps({"error": {"errors": [{"message": f"{n} {piece * (4_000 // len(piece))}"} for n in range(70)]}}))
 
 
 @pytest.mark.rule("OVER-7")
