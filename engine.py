@@ -221,16 +221,9 @@ class Core:
             names = wire(CURRENT).tool_names(options.codec, encode(tools, "tools") if tools else b"")
             reduce = any(is_reduce(name) for name in names)
         return ev.SessionOpened(
-            self.clock(),
-            secrets.token_urlsafe(9),
-            options.harness,
-            options.session,
-            options.codec,
-            options.mode,
-            reduce,
-            CURRENT,
-            options.tokenizer,
-        )
+            self.clock(), secrets.token_urlsafe(9), options.harness, options.session, options.codec, options.mode,
+            reduce, CURRENT, options.tokenizer,
+        )  # fmt: skip
 
     def _pass(
         self,

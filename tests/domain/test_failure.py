@@ -182,7 +182,7 @@ def test_each_lane_bears_the_name_its_work_is_told_by(monkeypatch: pytest.Monkey
         (decide.tagger, "tag"), (decide.schedule, "gauge"), (decide.triggers, "fold_reasons"),
         (decide.permission, "permit"), (decide.protection, "protected"), (decide.drops, "queued"),
         (decide.refusal, "check"), (decide.local, "measure"), (decide.words, "say"), (head, "fold"),
-        (view, "preview"), (request, "follow"), (intake.Reader, "raws"), (identity, "align"), (observing, "_same"),
+        (view, "preview"), (request, "follow"), (intake.Reader, "array"), (identity, "align"), (observing, "_same"),
         (observing, "take_in"),
     ],
     ids=lambda given: getattr(given, "__name__", given).rpartition(".")[2],
@@ -270,7 +270,7 @@ def test_what_the_host_sent_is_read_under_the_same_guard(call: str, given: str, 
     host = chat()
     before = fingerprint(host.session)
     changes = {"revised": {"revised": [(1, user("other"))]}, "retracted": {"retracted": [1]}}.get(given, {})
-    target = (identity, "edit") if changes else (intake.Reader, "raws")
+    target = (identity, "edit") if changes else (intake.Reader, "array" if call == "prepare" else "raws")
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(*target, broken)
         with pytest.raises(foldlog.PassFailed):
