@@ -23,7 +23,7 @@ from .domain.history import budgets
 from .domain.passes.decide import Decided, decide
 from .domain.passes.given import Given, Head, Need, Outlook
 from .domain.passes.heard import Heard
-from .domain.passes.lanes.shape import Part
+from .domain.passes.lanes.shape import TOOLS, Part
 from .domain.passes.schedule import window_of
 from .domain.paths import path_of
 from .domain.policy import Settings, make_policy, resolve
@@ -35,7 +35,7 @@ from .projections import view as views
 from .projections.arrays import Taken
 from .projections.fold import FORM, load, take
 from .projections.hot import Hot, heat, remember, settle
-from .projections.intake import Intake, Options, Reader, encode
+from .projections.intake import Intake, Options, Reader, encode, told_tools
 from .projections.observing import increment, whole
 from .projections.pending import Pending, ahead
 from .projections.wire import CURRENT, wire
@@ -349,7 +349,9 @@ class Core:
             raise LawBroken("the decision asks again for what it was given")
 
     def _content(self, state: State, intake: Intake, part: Part) -> str:
-        """Return what a part of the log, or one that is new, holds as a person reads it."""
+        """Return what a part of the log, or one that is new, holds as a person reads it; of ``TOOLS`` the names."""
+        if part == TOOLS:
+            return told_tools(state, intake, self._fresh_text(intake.texts))
         body = identity.Scene(state, intake.seen).message(part[0]).body
         return wire(state.wire).part_text(state.codec, self._fresh(intake)(body), part[1])
 
@@ -418,7 +420,7 @@ class Core:
             hot.received = []  # what the host sent is in the session, but no request holds it
             raise Refused(outcome.message, code=outcome.code, where=self.stream)
         scene = identity.Scene(hot.state, intake.seen)
-        places = {edit.m: scene.index(edit.m) for edit in getattr(outcome, "edits", ())}
+        places = {one.m: scene.index(one.m) for one in (*getattr(outcome, "edits", ()), *outcome.inserts)}
         resets = {m: first for m, (first, _) in intake.seen.revised.items()}
         with defects.deciding(self.stream, "the request"):
             raw_ones = {m: scene.index(m) for m in hot.view.hidden}
@@ -435,14 +437,11 @@ class Core:
         before = hot.state.pos
         if intake.seen.base is not None:  # it extends another request than the head's last, along the new path
             before, length = {scene.at(i): i for i in range(scene.length())}, intake.seen.base[1]
-        delta = tuple(
-            one
-            for one in sent
-            if one.m in change.plain or one.m in change.slots or not -1 < before.get(one.m, -1) < length
-        )
+        changed = {*change.plain, *change.slots, *views.placed(hot.view, outcome.inserts)}
+        delta = tuple(one for one in sent if one.m in changed or not -1 < before.get(one.m, -1) < length)
         self._evolve(hot, events, change)
         self.asking.end()
-        for m in (*change.plain, *change.slots):  # a covered message changes without being sent
+        for m in changed:  # a covered message changes without being sent
             hot.blocks.pop(m, None)
         hot.blocks.update((one.m, one.blocks) for one in sent)
         if not intake.seen.side:
@@ -557,7 +556,7 @@ class Core:
 
     def _delta(self, hot: Hot, event: ev.Pass) -> tuple[request.Sent, ...]:
         """Render what a stored pass added or changed; ``hot`` stands right behind it."""
-        touched = {arrival.m for arrival in event.arrivals} | {edit.m for edit in getattr(event, "edits", ())}
+        touched = {one.m for one in (*event.arrivals, *getattr(event, "edits", ()), *event.inserts)}
         path = [m for m in path_of(hot.state, event) if m in touched]
         sees = request.beside(hot.view, event)
         return tuple(request.follow(sees, b"", path, lambda m: self.body(hot.state.node(m).message.body), self.text))

@@ -86,7 +86,7 @@ class Insert(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ``id`` names the unit: a later insert of the same id takes its place, with kind ``none`` it takes it away (on a
     rebuild only). Codecs place it behind the message. ``kind`` ``text``: the chunk is the text, ``role`` the speaker.
     ``kind`` ``arc``: the chunk is canonical JSON ``{"id", "name", "input", "output"}``; codecs write both halves or
-    neither.
+    neither. ``tokens``: about what it adds to the request.
     """
 
     m: int
@@ -95,6 +95,7 @@ class Insert(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: Literal["text", "arc", "none"]
     text: bytes = b""
     role: Literal["user", "assistant"] = "user"
+    tokens: int = 0
 
 
 class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):

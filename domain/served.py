@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from . import events as ev
 from . import hygiene, reminders
 from .arcs import arc, call_part, is_reduce
 from .coverage import history
-from .edits import Arrival, SetText, SetThink
+from .edits import Arrival, Edit, SetBody, SetText, SetThink
 from .errors import LawBroken
 from .paths import road
-from .state import TERSE, Fold, Last, State, Tag, key
-from .transcript import Message, Result, Text
+from .state import TERSE, Fold, Last, State, Tag, key, laid
+from .todos import is_ours, keeps_list
+from .transcript import Call, Message, Result, Text
 
 COUNTS_KEPT = 64
 REARM = 500
@@ -24,20 +27,28 @@ def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
             if number:
                 _number(state, m, p, abs(number), message)
         for edit in arrival.edits:
-            if isinstance(edit, SetThink):
+            if isinstance(edit, SetThink) or _echoed(edit, message):
                 state.spares[key(edit.m, edit.p)] = message.parts[edit.p].tokens
         state.unshown.pop(m, None)
+
+
+def _echoed(edit: Edit, message: Message) -> TypeGuard[SetBody]:
+    """Whether an edit leaves out half of an arc of ours that the host sent back."""
+    if not isinstance(edit, SetBody):
+        return False
+    part = message.parts[edit.p]
+    return isinstance(part, Call | Result) and is_ours(part.id)
 
 
 def _number(state: State, m: int, p: int, number: int, message: Message) -> None:
     part, tags = message.parts[p], state.tags
     tool = isinstance(part, Result)
+    call = call_part(state, m, p) if tool else None
     tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens)
     if number == len(tags) + 1:
         tags.append(tag)
         if tool:
             state.tools_order.append(number)
-            call = call_part(state, m, p)
             if call is not None and is_reduce(call.name):
                 state.reduces.append(number)
     elif 0 < number <= len(tags) and tags[number - 1].m == m:
@@ -46,6 +57,8 @@ def _number(state: State, m: int, p: int, number: int, message: Message) -> None
     else:
         raise LawBroken("a tag number out of order", value=number, where=state.stream)
     state.tag_of[key(m, p)] = number
+    if call is not None and keeps_list(call.name):
+        state.todos[number] = 1
     if tool and state.gone and arc(state, m, part) in state.gone:
         tag.status, tag.mode = "dropped", "full"  # its call is gone from the request, so it may not come back alone
 
@@ -157,6 +170,8 @@ def _told(state: State, event: ev.Pass) -> None:
         hygiene.told(state)
     if any(insert.id.startswith("call-") for insert in event.inserts):
         state.called = True
+    if event.inserts:
+        state.units = laid(state.units, event.inserts)
 
 
 def _stay(state: State, decision: ev.Decision | None) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from . import events as ev
+from .edits import Insert
 from .transcript import Message
 
 PARTS_LIMIT = 4096
@@ -18,6 +20,16 @@ TagStatus: TypeAlias = Literal["active", "dropped"]
 
 TERSE = ("terse1", "terse2", "terse3")
 """Modes of a text that is still sent, in fewer words."""
+
+
+def laid(units: Mapping[str, Unit], inserts: Iterable[Insert]) -> dict[str, Unit]:
+    """Return what stands of ours between the messages once ``inserts`` are made."""
+    found = dict(units)
+    for insert in inserts:
+        found.pop(insert.id, None)
+        if insert.kind != "none":
+            found[insert.id] = Unit(insert.m, insert.tokens)
+    return found
 
 
 def key(m: int, p: int) -> int:
@@ -88,6 +100,13 @@ class Run(msgspec.Struct, array_like=True):
     waited: bool = False
 
 
+class Unit(msgspec.Struct, array_like=True, gc=False):
+    """A message or arc of ours that stands behind message ``m``, and about what it costs in tokens."""
+
+    m: int
+    tokens: int
+
+
 class Overflow(msgspec.Struct, array_like=True):
     """A provider's refusal not yet answered by an accepted request. ``limit`` 0: not said. ``tokens``: ours for it.
 
@@ -140,7 +159,8 @@ class State(msgspec.Struct, array_like=True):
     tokens no longer sent of parts that stay.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
-    loud, tokens spent then), ``called``: it was told in a message of its own.
+    loud, tokens spent then), ``called``: it was told in a message of its own. ``todos``: numbers of results of tools
+    that keep a to-do list; ``units``: what stands of ours between the messages, by its id.
     """
 
     stream: str = ""
@@ -242,6 +262,8 @@ class State(msgspec.Struct, array_like=True):
     bulky: bool = False
     reopened_by: int = 0
     reminder: Reminder = msgspec.field(default_factory=Reminder)
+    todos: dict[int, int] = msgspec.field(default_factory=dict)
+    units: dict[str, Unit] = msgspec.field(default_factory=dict)
 
     @property
     def primary(self) -> bool:

@@ -13,7 +13,7 @@ from ..domain.state import State
 from ..domain.transcript import Message
 from . import request
 from .fold import Source, find_pass, load
-from .provenance import edit_text
+from .provenance import edit_text, insert_text
 from .view import View
 from .wire import wire
 
@@ -126,10 +126,10 @@ def _side(source: Source, stream: str, number: int, text: Callable[[bytes], byte
     state, view = folded.state, folded.view
     path = path_of(state, stored.event)
     built = request.build(view, path, lambda m: text(state.node(m).message.body), text)
-    return _Side(stored.version, state, tuple(_pieces(state, view, built)), tuple(path))
+    return _Side(stored.version, state, tuple(_pieces(state, view, built, text)), tuple(path))
 
 
-def _pieces(state: State, view: View, built: request.Built) -> Iterator[_Piece]:
+def _pieces(state: State, view: View, built: request.Built, text: Callable[[bytes], bytes]) -> Iterator[_Piece]:
     form = wire(view.wire)
     for region, data, blocks in (
         ("tools", built.tools, form.tools_blocks(view.codec, built.tools)),
@@ -145,7 +145,7 @@ def _pieces(state: State, view: View, built: request.Built) -> Iterator[_Piece]:
         if m:
             seen[m] = seen.get(m, 0) + 1
             own = built.owners.count(m) if m in view.inserts else 1
-            region = "message" if seen[m] == 1 and own - _inserted(view, m) > 0 else "insert"
+            region = "message" if seen[m] == 1 and own - _inserted(view, m, text) > 0 else "insert"
         if region == "message":
             parts = spread(view.of(m), state.node(m).message, len(blocks))
             keys = [(region, m, p, parts[:i].count(p)) for i, p in enumerate(parts)]
@@ -156,8 +156,9 @@ def _pieces(state: State, view: View, built: request.Built) -> Iterator[_Piece]:
         yield _Piece(region, m, raw, tuple((key, b.digest, b.form) for key, b in zip(keys, blocks, strict=True)))
 
 
-def _inserted(view: View, m: int) -> int:
-    return sum(2 if insert.kind == "arc" else 1 for insert in view.inserts.get(m, ()))
+def _inserted(view: View, m: int, text: Callable[[bytes], bytes]) -> int:
+    form = wire(view.wire)
+    return sum(len(form.insert_messages(view.codec, one, text(one.text))) for one in view.inserts.get(m, ()))
 
 
 def spread(slots: MessageSlots, message: Message, blocks: int) -> list[int]:
@@ -298,7 +299,7 @@ class _Owners(msgspec.Struct):
             else:
                 self.parts[edit.m, p] = told
         for insert in event.inserts:
-            self.regions[f"insert {insert.m}"] = place
+            self.regions[f"insert {insert.m}"] = msgspec.structs.replace(place, edit=insert_text(insert))
         if isinstance(event, ev.BaselineFolded):
             for region in ("m0", "m1", "guidance"):
                 self.regions[region] = place

@@ -237,3 +237,9 @@ def _keep(into: Intake, body: bytes) -> bytes:
     digest = sha256(body).digest()
     into.texts[digest] = body
     return digest
+
+
+def told_tools(state: State, intake: Intake, text: Callable[[bytes], bytes]) -> str:
+    """Return the names of the tools a request has as a JSON list, null where no host ever told them."""
+    names = wire(state.wire).tool_names(state.codec, text(intake.tools)) if intake.tools else ()
+    return msgspec.json.encode(names if intake.tools_hash else None).decode()

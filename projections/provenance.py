@@ -8,9 +8,12 @@ from typing import Any
 import msgspec
 
 from ..domain import events as ev
-from ..domain.edits import Arrival, Edit, SetBody, SetMedia, SetShape, SetTag, SetText, SetThink
+from ..domain.edits import Arrival, Edit, Insert, SetBody, SetMedia, SetShape, SetTag, SetText, SetThink
 from ..domain.errors import UnknownTag
+from ..domain.identity import Observation, Scene
+from ..domain.passes.lanes import todo
 from ..domain.state import PARTS_LIMIT, State, key
+from ..domain.todos import is_ours
 from ..domain.transcript import Call, Message
 from .fold import Folded, Source, load, take
 from .request import level
@@ -219,6 +222,7 @@ def _passed(state: State, event: ev.Pass, target: _Target, queued: bool) -> Iter
             yield f"{where}: {said}"
         elif target.cm and (said := edit_text(edit, target.cm, target.cp)):
             yield f"{where}, its call: {said}"
+    yield from (f"{where}: {insert_text(insert)}" for insert in event.inserts if _says(state, insert, target))
     if isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded) and event.cut:
         place, cut = state.pos.get(target.m, -1), state.pos.get(event.cut, -1)
         if 0 <= place <= cut:
@@ -268,6 +272,22 @@ def _because(event: ev.Rebuild) -> str:
 
 def _holds(arrival: Arrival, target: _Target) -> bool:
     return arrival.m == target.m and arrival.first <= target.p < arrival.first + len(arrival.tags)
+
+
+def _says(state: State, insert: Insert, target: _Target) -> bool:
+    """Whether an arc of ours says again what this part's call said: the newest list does."""
+    if insert.kind != "arc" or not is_ours(insert.id):
+        return False
+    newest = todo.newest(Scene(state, Observation(keep=len(state.path))))
+    return newest is not None and newest.result == (target.m, target.p)
+
+
+def insert_text(insert: Insert) -> str:
+    """Return in words what happens to a unit of ours between the messages."""
+    if insert.kind == "none":
+        return f"what stood behind message {insert.m} as {insert.id} is taken away"
+    said = "its to-do list is said again" if is_ours(insert.id) else "a message of ours stands"
+    return f"{said} behind message {insert.m}, as {insert.id}"
 
 
 def edit_text(edit: Edit, m: int, p: int) -> str:

@@ -114,6 +114,12 @@ def _rebuild(view: View, change: Change, event: ev.Rebuild, place: Mapping[int, 
         if edit.m not in view.shown and edit.m not in change.shown:
             raise LawBroken("an edit of a message no request holds", value=edit.m, where=f"pass {event.number}")
         change.slots[edit.m] = apply_edit(change.of(edit.m, view), edit)
+    for insert in event.inserts:
+        there = -1 if place is None else place.get(insert.m, -1)
+        early = place is not None and there < event.decision.reach and (there >= 0 or insert.kind != "none")
+        unseen = insert.m not in view.shown and insert.m not in change.shown
+        if early or unseen:
+            raise LawBroken("an insert before the reach of its permission, or behind nothing", value=insert.m)
 
 
 def evolve(view: View, event: ev.Event, place: Mapping[int, int] | None = None) -> None:

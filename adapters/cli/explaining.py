@@ -62,7 +62,7 @@ def _place(region: str, m: int, p: int) -> str:
     if region in ("m0", "m1"):
         return f"m[{region[1]}]"
     if region == "insert":
-        return f"our text behind message {m}"
+        return f"what foldlog put behind message {m}"
     return f"the {region}"
 
 

@@ -131,13 +131,16 @@ def decide(
     headed = bool(reasons) or refresh
     wanted = headed or state.flush or state.unbound or state.bulky
     ask = None
+    least = 0 if queue else _least(state, gauge)
     if not quiet:
-        ask = _ask(scene, gauge, allowed, begin, keep, queue, facts, given.model, behind, wanted=wanted, headed=headed)
+        ask = _ask(
+            scene, gauge, allowed, begin, keep, queue, facts, given.model, behind, least, wanted=wanted, headed=headed
+        )  # fmt: skip
     missing = lanes.wants(ask) if ask is not None and allowed.granted else frozenset()
     if missing:
         return Need(parts=missing)
     works = lanes.run(ask) if ask is not None else ()
-    landing = _landing(works, allowed, wanted=wanted, least=0 if queue else _least(state, gauge))
+    landing = _landing(works, allowed, wanted=wanted, least=least)
     cost = _price(scene, given, gauge, queue)
     untold = quiet and state.drained is None  # an emergency's stay ends on a pass that told how full the window is
     decision = _decision(due, gauge, allowed, queue, works, landing, untold, cost, said)
@@ -193,6 +196,7 @@ def _ask(
     facts: Mapping[Part, str],
     model: str,
     behind: int | None,
+    least: int,
     *,
     wanted: bool,
     headed: bool,
@@ -225,6 +229,9 @@ def _ask(
         first=behind,
         headed=headed,
         model=model,
+        start=begin,
+        wanted=wanted,
+        least=least,
     )
 
 

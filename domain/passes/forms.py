@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from .. import events as ev
+from ..edits import Insert
 from ..identity import Scene
 from ..ranges import ranges
+from ..state import Unit, laid
 from . import local, words
 from .given import Given, Head
 from .lanes.shape import Work
@@ -24,7 +26,7 @@ class Form(msgspec.Struct, frozen=True):
     decision: ev.Decision | None
     size: int
 
-    def _common(self) -> dict[str, Any]:
+    def _common(self, landing: tuple[Work, ...] = ()) -> dict[str, Any]:
         state, seen = self.scene.state, self.given.seen
         return {
             "at": self.given.at,
@@ -34,7 +36,7 @@ class Form(msgspec.Struct, frozen=True):
             "wire": state.wire,
             "base": seen.base[0] if seen.base is not None else state.base,
             "arrivals": self.said.arrivals,
-            "inserts": self.said.inserts,
+            "inserts": (*_inserts(landing), *self.said.inserts),  # an arc stands nearer to the results than words do
             "digest": b"",
             "divergence": self.divergence,
         }
@@ -49,18 +51,18 @@ class Form(msgspec.Struct, frozen=True):
 
     def rebuild(self, landing: tuple[Work, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:
         assert self.decision is not None
-        tokens = local.recount(self.scene, self.given) - _freed(landing)
+        tokens = local.recount(self.scene, self.given, units=self._units(landing)) - _freed(landing)
         return ev.ConversationRebuilt(
-            **self._common(), tokens=max(tokens, 0), decision=self.decision, **_landed(landing), adopted=adopted
+            **self._common(landing), tokens=max(tokens, 0), decision=self.decision, **_landed(landing), adopted=adopted
         )
 
     def refresh(self, head: Head, landing: tuple[Work, ...], adopted: ev.Adopted) -> ev.HistoryRefreshed:
-        return ev.HistoryRefreshed(**self._common(), **self._headed(head, landing), adopted=adopted)
+        return ev.HistoryRefreshed(**self._common(landing), **self._headed(head, landing), adopted=adopted)
 
     def fold(
         self, reasons: tuple[str, ...], head: Head, landing: tuple[Work, ...], adopted: ev.Adopted
     ) -> ev.BaselineFolded:
-        common = {**self._common(), "wire": self.given.wire}
+        common = {**self._common(landing), "wire": self.given.wire}
         return ev.BaselineFolded(
             **common,
             **self._headed(head, landing),
@@ -74,7 +76,7 @@ class Form(msgspec.Struct, frozen=True):
         """Return what a pass with a newly rendered head says of it, and of the request behind its cut."""
         assert self.decision is not None
         start = self.scene.index(head.cut) + 1 if head.cut else 0
-        tokens = local.recount(self.scene, self.given, head.tokens, start) - _freed(landing)
+        tokens = local.recount(self.scene, self.given, head.tokens, start, self._units(landing)) - _freed(landing)
         return {
             "tokens": max(tokens, 0),
             "decision": self.decision,
@@ -83,6 +85,14 @@ class Form(msgspec.Struct, frozen=True):
             "cut": head.cut,
             "head_tokens": head.tokens,
         }
+
+    def _units(self, landing: tuple[Work, ...]) -> dict[str, Unit]:
+        """Return what stands of ours between the messages with this pass."""
+        return laid(self.scene.state.units, (*_inserts(landing), *self.said.inserts))
+
+
+def _inserts(landing: tuple[Work, ...]) -> tuple[Insert, ...]:
+    return tuple(insert for work in landing for insert in work.inserts)
 
 
 def _freed(landing: tuple[Work, ...]) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..events import Divergence
 from ..identity import Scene
-from ..state import State, key
+from ..state import State, Unit, key
 from ..transcript import Call, Message, Result, Text
 from . import tagger
 from .given import Given
@@ -27,20 +29,31 @@ def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving:
     start = max(min(seen.touched, seen.keep), scene.start())
     old = sum(_shown(scene, m, state.node(m).message, len(state.node(m).message.parts)) for m in state.path[start:])
     new = sum(_new(scene, scene.at(index)) for index in range(start, scene.length()))
+    for unit in state.units.values():
+        old += unit.tokens if state.pos.get(unit.m, -1) >= start else 0
+        new += unit.tokens if scene.index(unit.m) >= start else 0
     return max(state.last.tokens - old + new, 0)
 
 
-def recount(scene: Scene, given: Given, head: int | None = None, start: int | None = None) -> int:
+def recount(
+    scene: Scene,
+    given: Given,
+    head: int | None = None,
+    start: int | None = None,
+    units: Mapping[str, Unit] | None = None,
+) -> int:
     """Count the request anew.
 
     ``head``: tokens of m[0], m[1] and guidance where they are not the last fold's; ``start``: the first path index that
-    is sent, where the cut moves.
+    is sent, where the cut moves; ``units``: what stands of ours between the messages, where this pass changes it.
     """
     fold = scene.state.fold
     if head is None:
         head = fold.head_tokens if fold is not None else 0
     total = head + given.system_tokens + given.tools_tokens
     begin = scene.start() if start is None else start
+    ours = scene.state.units if units is None else units
+    total += sum(unit.tokens for unit in ours.values() if scene.index(unit.m) >= begin)
     return max(total + sum(_new(scene, scene.at(index)) for index in range(begin, scene.length())), 0)
 
 

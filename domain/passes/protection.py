@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ..arcs import call_part
 from ..hygiene import MIN_TOOLS
+from ..names import EXEMPLARS, plain
 from ..policy import Settings
 from ..state import State
 from ..window import Window
-from .lanes.names import EXEMPLARS, plain
 
 ANSWERS = "question"
 """A host's tool whose result is what a person said: only the agent itself may mark it as spent."""

@@ -44,12 +44,12 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = T
         message = scene.message(m)
         numbers: list[int] = []
         sealed = _last_signed(message) if bound else -1
-        loose = frozenset(_unsigned(state.codec, model, message, first))
+        loose = frozenset((*_unsigned(state.codec, model, message, first), *_ours(scene, first, message)))
         for p in range(first, len(message.parts)):
             part = message.parts[p]
             tokens += part.tokens if p not in loose else 0
             number = 0
-            if taggable(message, part):
+            if taggable(message, part) and p not in loose:
                 number = _known(scene, m, p, part)
                 if not number:
                     number, following = following, following + 1
@@ -58,7 +58,7 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = T
             tokens += TAG_TOKENS if number and visible else 0
             numbers.append(number if visible else -number)
         edits = (*_repairs(state.codec, m, first, message, texts), *_gone(scene, m, first, message))
-        edits = (*edits, *(SetThink(m, p, "absent") for p in sorted(loose)))
+        edits = (*edits, *(_without(m, p, message.parts[p]) for p in sorted(loose)))
         if message.role == "system" and state.codec == "anthropic" and _orphan(scene, m):
             edits = (*edits, SetShape(m, "absent"))
         arrivals.append(Arrival(m, first, tuple(numbers), edits))
@@ -79,6 +79,16 @@ def _gone(scene: Scene, m: int, first: int, message: Message) -> tuple[Edit, ...
             or (isinstance(part, Thinking) and _led_to_gone(scene, m))
         )
     )
+
+
+def _ours(scene: Scene, first: int, message: Message) -> list[int]:
+    """Return the halves of an arc of ours that a host sends back while it stands: it is sent once, where we put it."""
+    units, parts = scene.state.units, enumerate(message.parts)
+    return [p for p, part in parts if p >= first and isinstance(part, Call | Result) and part.id in units]
+
+
+def _without(m: int, p: int, part: Part) -> Edit:
+    return SetThink(m, p, "absent") if isinstance(part, Thinking) else SetBody(m, p, "absent")
 
 
 def _led_to_gone(scene: Scene, m: int) -> bool:

@@ -508,40 +508,7 @@ def test_nothing_is_said_in_what_comes_anew_before_the_end(what: str, monkeypatc
     assert host.state.reminder.due, "with new words it would be said"
 
 
-class _Insert:
-    """A word that puts a whole arc of ours behind the newest message, once."""
-
-    def __init__(self) -> None:
-        self.said = False
-
-    def __call__(self, to: words.Listener) -> words.Spoken | None:
-        if self.said or not to.end:
-            return None
-        self.said = True
-        unit = {"id": "toolu_ours", "name": "todowrite", "input": {"todos": ["a"]}, "output": "kept"}
-        data = json.dumps(unit, sort_keys=True, separators=(",", ":")).encode()
-        parts = to.scene.message(to.newest.m).parts
-        digest = __import__("hashlib").sha256(data).digest()
-        return words.Spoken(e.Insert(to.newest.m, len(parts) - 1, "todo-1", "arc", digest), data)
-
-
-@pytest.mark.rule("T13", "T14", "ACC-14")
-def test_an_arc_of_ours_is_replayed_from_the_log_whatever_is_live(monkeypatch: pytest.MonkeyPatch):
-    """No list of todos is kept beside the log: what one pass put in, later ones serve as it was, until a rebuild."""
-    host = chat()
-    monkeypatch.setattr(words, "WORDS", (words.Word("todo", _Insert()),))
-    request = host.turn()
-    assert wire(request).count("toolu_ours") == 2, "both halves"
-    monkeypatch.setattr(words, "WORDS", ())
-    for number in range(30):
-        host.session.core._hot = None if number % 3 == 0 else host.session.core._hot
-        after = host.tool(f"t{number}", "x", n=number)
-        assert goes_on(request, after), "never pruned, never made anew, on a deferred pass"
-        request = after
-    assert checker.anthropic.check({"model": "claude-opus-4-5", "max_tokens": 9, "messages": request.messages}) == []
-
-
-@pytest.mark.rule("T13", "LAW-3")
+@pytest.mark.rule("T13", "T14", "LAW-3")
 @pytest.mark.parametrize("kind", ["none", "text"])
 @pytest.mark.parametrize("new", [False, True])
 def test_a_deferred_pass_cannot_take_an_insert_away(kind: Any, new: bool):
@@ -554,12 +521,6 @@ def test_a_deferred_pass_cannot_take_an_insert_away(kind: Any, new: bool):
     taken = ev.PassDeferred(last.at, "", 2, last.now, last.wire, 1, arrivals, (e.Insert(m, 0, "todo-1", kind),), b"", 1)
     with pytest.raises(LawBroken):
         views.preview(view, taken, {})
-
-
-@pytest.mark.rule("T14", "ACC-14")
-def test_nothing_synthetic_is_made_but_by_the_words_of_the_table():
-    """There is no todo list of ours yet; who adds one adds a row here, and its own tests of denial and replay."""
-    assert [word.name for word in words.WORDS] == ["time", "hint", "note", "appeal", "nudge"]
 
 
 # ------------------------------------------------------------- other providers

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...edits import SetBody
+from ...edits import SetBody, SetShape
 from ...errors import PassFailed
-from . import age, dedup, emergency, followers, images, injected, queued, reasoning, smart, stale, terse
+from . import age, dedup, emergency, followers, images, injected, queued, reasoning, smart, stale, terse, todo
 from .shape import Ask, Part, Work
 
 
@@ -40,6 +40,7 @@ LANES = (
     Lane("pictures", images.shed),
     Lane("hollow", stale.hollow),
     Lane("followers", followers.plan),
+    Lane("todo", todo.plan, todo.wants),
     Lane("companions", reasoning.companions),
 )
 """In the order of ``transform.md`` 0: each lane sees what those before it do. The last ones follow from the others."""
@@ -72,12 +73,19 @@ def run(ask: Ask) -> tuple[Work, ...]:
                 ask,
                 taken=ask.taken | {item.tag for item in work.items if item.tag},
                 freed=ask.freed + sum(item.frees for item in work.items),
-                absent=ask.absent | _absent(work),
+                busy=True,
+                net=ask.net + sum(item.net for item in work.items),
+                absent=ask.absent | _absent(ask, work),
                 first=lowest if ask.first is None else min(lowest, ask.first),
             )
     return tuple(found)
 
 
-def _absent(work: Work) -> frozenset[Part]:
-    edits = (edit for item in work.items for edit in item.edits)
-    return frozenset((edit.m, edit.p) for edit in edits if isinstance(edit, SetBody) and edit.kind == "absent")
+def _absent(ask: Ask, work: Work) -> frozenset[Part]:
+    found: set[Part] = set()
+    for edit in (edit for item in work.items for edit in item.edits):
+        if isinstance(edit, SetBody) and edit.kind == "absent":
+            found.add((edit.m, edit.p))
+        elif isinstance(edit, SetShape) and edit.shape == "absent":
+            found.update((edit.m, p) for p in range(len(ask.scene.message(edit.m).parts)))
+    return frozenset(found)

@@ -7,10 +7,10 @@ so what is equal was not; a command is never taken for a look.
 from __future__ import annotations
 
 from ...arcs import call_part
+from ...names import LOOKS, plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Result
 from .drops import drop
-from .names import LOOKS, plain
 from .shape import Ask, Item, Part, Work
 
 NAME = "dedup"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from ... import items
 from ...arcs import call_part
+from ...names import plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call
 from ..schedule import calibrated
 from .drops import drop
-from .names import plain
 from .shape import Ask, Item, Work
 
 NAME = "emergency"

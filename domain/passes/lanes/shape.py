@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from ...edits import Edit
+from ...edits import Edit, Insert
 from ...policy import Settings
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = tuple[int, int]
 """Message and part of a content a lane has to read."""
+TOOLS: Part = (0, 0)
+"""Stands among such parts for the names of the request's tools: a JSON list, null where its host never told them."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -51,7 +53,9 @@ class Ask(msgspec.Struct, frozen=True):
     tokens they free, ``absent`` the parts of which nothing is left by them, ``first`` the first path index they or the
     host change;
     ``headed``: the pass also renders the head anew, so that all behind it moves; ``facts``: contents lanes asked for,
-    as a person reads them (a call's are its arguments as JSON).
+    as a person reads them (a call's are its arguments as JSON). ``start``: first path index the request sends;
+    ``wanted``: what the lanes do lands whatever it frees, else only if it is more than ``least`` tokens; ``net``: what
+    the lanes before this one free, ``busy``: whether they do anything.
     """
 
     scene: Scene
@@ -72,11 +76,17 @@ class Ask(msgspec.Struct, frozen=True):
     first: int | None = None
     headed: bool = False
     model: str = ""
+    start: int = 0
+    wanted: bool = False
+    least: int = 0
+    net: int = 0
+    busy: bool = False
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What one lane does on this pass. ``texts``: chunks its edits name, by digest."""
+    """What one lane does on this pass. ``texts``: chunks its edits and inserts name, by digest."""
 
     lane: str
     items: tuple[Item, ...] = ()
     texts: Mapping[bytes, bytes] = MappingProxyType({})
+    inserts: tuple[Insert, ...] = ()

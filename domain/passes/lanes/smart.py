@@ -10,10 +10,10 @@ import msgspec
 from ... import items
 from ...arcs import call_part
 from ...edits import SetBody, SetMedia
+from ...names import WRITES, plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call, Result
 from .drops import PLACEHOLDER_TOKENS, drop
-from .names import WRITES, plain
 from .shape import Ask, Item, Part, Work
 
 NAME = "smart"

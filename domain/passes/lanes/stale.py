@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from ...edits import SetShape
+from ...names import EXEMPLARS
 from ...state import key
 from ...transcript import Part, Text
 from .drops import PLACEHOLDER_TOKENS, drop
-from .names import EXEMPLARS
 from .shape import Ask, Item, Work
 
 TAIL = 40

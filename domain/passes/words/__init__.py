@@ -129,10 +129,14 @@ def _said(to: Listener, tagged: Tagged, found: list[Spoken], failed: list[tuple[
         texts.update(one.kept)
     return Said(
         (*tagged.arrivals[:-1], newest),
-        tuple(one.said for one in said if isinstance(one.said, Insert)),
+        tuple(_counted(one.said, one.text) for one in said if isinstance(one.said, Insert)),
         texts,
         sum(len(one.text) // 4 for one in said),
         tuple(failed),
         tuple(one for spoken in found for one in spoken.noticed),
         tuple(spoken.asked for spoken in found if spoken.asked is not None),
     )
+
+
+def _counted(insert: Insert, text: bytes) -> Insert:
+    return msgspec.structs.replace(insert, tokens=len(text) // 4)

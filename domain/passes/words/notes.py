@@ -17,10 +17,10 @@ from ... import items, reminders
 from ...arcs import arc
 from ...edits import SetText
 from ...history.words import tells_commit
+from ...names import plain
 from ...state import key
 from ...transcript import Call, Result, Text
 from ..heard import Silence, Waiting, answer
-from ..lanes.names import plain
 from ..lanes.shape import Part
 from .shape import Listener, Spoken, Wants, digest
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from foldlog.adapters.hosts.edits import entry
-from foldlog.domain.edits import MessageSlots, PartSlots
+from foldlog.adapters.hosts.edits import entry, unit
+from foldlog.domain.edits import Insert, MessageSlots, PartSlots
 from foldlog.projections.wire import v1
 from foldlog.projections.wire.v1.forms import canonical, decode
 from support.any_messages import CHUNKS as ANY
@@ -56,6 +56,17 @@ def test_javascript_renders_the_vectors(codec: str) -> None:
         assert found["out"] == wanted, case
         if case["out"] is not None:
             assert [one[:16] for one in found["digests"]] == case["digests"], case
+
+
+@pytest.mark.parametrize("codec", ["opencode", "pi"])
+def test_javascript_writes_what_stands_between_messages(codec: str) -> None:
+    """EDIT-3, EDIT-4, VIEW-18."""
+    cases = [case for case in WIRE["inserts"] if case["codec"] == codec]
+    units = [unit(Insert(1, 0, "x", c["kind"], b"c", c["role"]), lambda _, c=c: c["text"]) for c in cases]  # type: ignore[misc]
+    found = run(HERE / "vectors.mjs", {"cases": [], "units": [{"codec": codec, "unit": one} for one in units]})
+    for case, made in zip(cases, found["units"], strict=True):
+        assert made["out"] == [json.loads(one) for one in case["out"]], case
+        assert [one[:16] for one in made["digests"]] == case["digests"], case
 
 
 def test_javascript_strips_notation_as_python_does() -> None:

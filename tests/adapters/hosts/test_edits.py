@@ -19,7 +19,9 @@ from foldlog.adapters.models.tokens import ENCODING, tokenizer
 from foldlog.domain.edits import Insert, MessageSlots, PartSlots
 from foldlog.domain.errors import UnknownTag
 from foldlog.storage.protocol import open_log
+from support.agent import Agent
 from support.node import needs_node, run
+from support.past import summarise
 
 HERE = Path(__file__).parent
 TEXTS = ("look", "and then", "§4§ again", "wörter — \U0001f600", "x " * 300, " ")
@@ -147,6 +149,55 @@ def test_the_plugin_makes_what_the_engine_says(host: Any, seed: int, summaries: 
         assert found.get("missing") == [], number
         assert found["messages"] == messages, number
         assert found["digest"] == digest, number
+
+
+class Told(Agent):
+    """An agent whose plugin takes the edits of every pass."""
+
+    def __init__(self, codec: str) -> None:
+        super().__init__(codec, policy={"protected_tokens": 0}, model="claude-x")
+        self.told: list[dict[str, Any]] = []
+        self.wanted: list[Any] = []
+
+    def again(self, **given: Any) -> Any:
+        request = super().again(**given)
+        messages = [json.loads(raw) for raw in self.messages]
+        ids = [one.get("info", {}).get("id") or str(place) for place, one in enumerate(messages, 1)]
+        given = edits(request, request.pass_number - 1)
+        self.told.append({"edits": given, "messages": messages, "ids": ids, "forget": False})
+        self.wanted.append(([json.loads(raw) for raw in request.messages_json], request.digest))
+        return request
+
+
+@needs_node
+@pytest.mark.parametrize("codec", ["opencode", "pi"])
+@pytest.mark.rule("TODO-11")
+def test_the_plugin_says_a_to_do_list_again_where_the_engine_does(codec: str) -> None:
+    """EDIT-1, EDIT-3, EDIT-4: put in, kept, moved and taken away."""
+    host = Told(codec)
+    host.ask("start")
+    step = {"content": "write", "status": "pending"}
+    host.list(step)
+    for rounds in range(3):
+        for _ in range(5):
+            host.step()
+        summarise(host, host.starts[-3])
+        host.session.report_cache_loss("said so")
+        host.step()
+        if rounds == 1:
+            host.list({**step, "priority": "high"})
+    host.list({**step, "status": "completed"})
+    host.session.report_cache_loss("said so")
+    host.step()
+    made = run(HERE / "passes.mjs", {"passes": host.told})
+    there = []
+    for number, (found, (messages, digest)) in enumerate(zip(made, host.wanted, strict=True)):
+        assert found.get("missing") == [], number
+        assert found["messages"] == messages, number
+        assert found["digest"] == digest, number
+        there.append(json.dumps(messages).count("foldlog_todo_"))
+    assert set(there) == {0, 1 if codec == "opencode" else 2}
+    assert there[-1] == 0
 
 
 def test_a_deferred_pass_tells_only_what_is_new() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldlog.domain.edits import MessageSlots, PartSlots
+from foldlog.domain.edits import Insert, MessageSlots, PartSlots
 from foldlog.projections.wire import v1
 
 VECTORS = Path(__file__).parents[3] / "specs" / "vectors"
@@ -81,6 +81,16 @@ def test_the_vectors_cover_every_slot_for_every_kind_and_codec() -> None:
     assert {kind for _, kind in kinds} == {"t", "c", "r", "h", "m", "o"}
     slots = set(WIRE["slots"]) - {"default"}
     assert {(*k, s) for k in kinds for s in slots} <= seen
+
+
+def test_what_stands_between_messages_is_written_as_the_vectors_say() -> None:
+    """VIEW-18, VIEW-24, ITEM-2: arcs and texts of ours, on every codec."""
+    for case in WIRE["inserts"]:
+        insert = Insert(1, 0, "x", case["kind"], b"", case["role"])
+        out = v1.insert_messages(case["codec"], insert, case["text"].encode())
+        assert [one.decode() for one in out] == case["out"], case
+        assert [b.digest.hex()[:16] for one in out for b in v1.blocks(case["codec"], one)] == case["digests"], case
+    assert {(c["codec"], c["kind"]) for c in WIRE["inserts"]} == {(c, k) for c in v1.CODECS for k in ("arc", "text")}
 
 
 @pytest.mark.parametrize("function", ["strip_echo", "strip_all"])
