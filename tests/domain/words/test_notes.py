@@ -162,6 +162,25 @@ def test_what_was_there_at_the_occasion_is_not_it_even_unsent():
     assert len(reminders(other.turn("then this"))) == 1
 
 
+@pytest.mark.rule("NOTE-1", "LAST-6")
+@pytest.mark.parametrize("what", ["commit", "read"])
+def test_what_went_out_without_a_pass_is_read_too(what: str):
+    host = Host()
+    if what == "read":
+        host.tell(said="on")
+        host.say(assistant(COMMIT), user("fine"), wait=2_000)
+        given = [call("n", "ctx_note", action="read")]
+        host.messages += [assistant(given), user([result("n", "- #1")]), assistant("so"), user("raw")]
+    else:
+        host.messages += [assistant(COMMIT), user("one no pass tells of")]
+    host.messages += [assistant("ok"), user("fine")]
+    told = len(reminders(host.again()))
+    assert events(host.session, ev.LastGoodReplayed)
+    assert told == (what == "read")
+    assert len(reminders(host.turn("and on"))) == 1
+    assert host.outcome() == ("said" if what == "commit" else "")
+
+
 @pytest.mark.rule("NOTE-1")
 def test_it_stands_in_the_first_text_of_the_message():
     host = Host()
