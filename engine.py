@@ -24,12 +24,12 @@ from .domain.passes.decide import Decided, decide
 from .domain.passes.given import Given, Head, Need, Outlook
 from .domain.passes.heard import Heard
 from .domain.passes.lanes.shape import TOOLS, Part
-from .domain.passes.schedule import window_of
+from .domain.passes.schedule import critical, window_of
 from .domain.paths import path_of
 from .domain.policy import Settings, make_policy, resolve
 from .domain.session import evolve
 from .domain.state import State
-from .domain.window import EMERGENCY, bands
+from .domain.window import bands
 from .projections import head, replaying, request
 from .projections import view as views
 from .projections.arrays import Taken
@@ -47,8 +47,6 @@ NEEDS = 9
 """Most rounds of a decision: what words read and ask, the outlook, m[1], m[0] in its place, contents of calls, then of
 results; the last one decides."""
 SNAPSHOT_EVERY = 1_000
-FULL = ("synthetic", "proactive")
-"""Sources of usage that put a pass at 95% whatever the figure is."""
 READING = "reading what the host sent"
 OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 """The store does not know whether an append was made: the log is read before anything is said or tried again."""
@@ -258,7 +256,7 @@ class Core:
                         intake = observe(hot, at)
                     plan = self._decide(hot.state, intake, command, at, then)
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
-                if not relieved and self.summaries is not None and alone and _critical(plan.outcome):
+                if not relieved and self.summaries is not None and alone and critical(plan.outcome):
                     relieved = True
                     anew, waited = self._relieved(self.summaries, hot, waiting)
                     if anew:
@@ -583,11 +581,3 @@ class Core:
             except StoreError:
                 return  # a snapshot is a convenience; the log is whole without it
             hot.snapshot = hot.state.version
-
-
-def _critical(outcome: ev.Pass | ev.PassRefused) -> bool:
-    """Whether a pass is at 95%, by the provider's word or a figure of it."""
-    if isinstance(outcome, ev.PassRefused):
-        return True
-    decision = outcome.decision
-    return decision is not None and (decision.source in FULL or decision.percent >= EMERGENCY)

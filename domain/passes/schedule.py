@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from .. import events as ev
 from ..policy import Settings
 from ..state import State
 from ..window import EMERGENCY, Bands, Window, bands, family, measure, narrow, percent
@@ -14,6 +15,8 @@ from . import recovery
 Schedule: TypeAlias = Literal["defer", "pressure", "idle"]
 Source: TypeAlias = Literal["none", "provider", "estimated", "synthetic", "proactive"]
 
+FULL = ("synthetic", "proactive")
+"""Sources of usage that put a pass at 95% whatever the figure is."""
 UNMANAGED_FACTOR = 11
 """In tenths: a first pass over 1.1 windows counts as an emergency (7.4)."""
 
@@ -37,7 +40,7 @@ class Pressure(msgspec.Struct, frozen=True):
     @property
     def told(self) -> bool:
         """The session counts as at 95% whatever the figure: an overflow, another model, a first look."""
-        return self.source in ("synthetic", "proactive")
+        return self.source in FULL
 
     @property
     def emergency(self) -> bool:
@@ -127,3 +130,11 @@ def idle(state: State, ttl: int, now: int, answered: bool) -> bool:
     """Whether the provider's cache outlived its lifetime, unseen by any rebuild (convention 11)."""
     heard = max(state.response_now, state.last.now if answered and state.last else 0)
     return heard > 0 and heard >= state.rebuilt_now and now - heard > ttl
+
+
+def critical(outcome: ev.Pass | ev.PassRefused) -> bool:
+    """Whether a pass is at 95%, by the provider's word or a figure of it."""
+    if isinstance(outcome, ev.PassRefused):
+        return True
+    decision = outcome.decision
+    return decision is not None and (decision.source in FULL or decision.percent >= EMERGENCY)
