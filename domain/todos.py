@@ -68,6 +68,15 @@ def arc(name: str, arguments: str) -> Arc | None:
         return None  # half a surrogate pair, a number no machine holds: what cannot be said exactly is not said
 
 
+def done(arguments: str) -> bool:
+    """Whether a call says that all of its list is done; of an empty list, or one nobody can read, it is not known."""
+    try:
+        steps = _steps(msgspec.json.decode(arguments))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return bool(steps) and all(step["status"] in OVER for step in steps)
+
+
 def _steps(given: Any) -> list[dict[str, str]]:
     """Return the list in one form; empty where any of it is not understood: it is never guessed."""
     if not isinstance(given, dict):

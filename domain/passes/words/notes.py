@@ -14,11 +14,11 @@ import msgspec
 
 from ... import events as ev
 from ... import items, reminders
-from ...arcs import arc
 from ...edits import SetText
 from ...history.words import tells_commit
 from ...names import plain
 from ...state import key
+from ...todos import done, keeps_list
 from ...transcript import Call, Result, Text
 from ..heard import Silence, Waiting, answer
 from ..lanes.shape import Part
@@ -33,9 +33,6 @@ LOOK = 200
 CALLS = 8
 """Most of the newest calls of one pass that are read."""
 NOTE = "ctx_note"
-LISTS = {"todowrite": "todos", "update_plan": "plan"}
-"""Tools that keep a list of todos, and the argument it stands in."""
-DONE = ("completed", "cancelled")
 
 
 def wants(to: Listener) -> Wants:
@@ -108,9 +105,9 @@ def _visible(to: Listener, m: int, p: int) -> bool:
     """Whether what a call read is still in the request."""
     scene, state = to.scene, to.scene.state
     index = scene.index(m)
-    parts = scene.message(m).parts if index >= scene.start() and m not in scene.seen.revised else ()
+    parts = scene.message(m).parts if index >= scene.start() else ()
     call = parts[p] if p < len(parts) else None
-    if not isinstance(call, Call) or arc(state, m, call) in state.gone:
+    if not isinstance(call, Call):
         return False
     for place in range(index, min(index + LOOK, scene.length())):
         other = scene.at(place)
@@ -139,8 +136,8 @@ def _noticed(to: Listener) -> Iterator[ev.Noticed]:
     commits = [part for part in _texts(to) if tells_commit(to.facts.get(part, ""))]
     if commits:
         yield ev.Noticed("commit", *commits[-1], occasion=not _told_of_commit(to, commits[0][0]))
-    lists = [part for part in _calls(to) if _name(to, part) in LISTS]
-    if lists and _done(LISTS[_name(to, lists[-1])], to.facts.get(lists[-1], "")):
+    lists = [part for part in _calls(to) if keeps_list(_name(to, part))]
+    if lists and done(to.facts.get(lists[-1], "")):
         yield ev.Noticed("todos", *lists[-1], occasion=True)
     reads = [part for part in _calls(to) if _name(to, part) == NOTE and _reads(to.facts.get(part, ""))]
     if reads:
@@ -175,12 +172,11 @@ def _texts(to: Listener) -> list[Part]:
 
 def _calls(to: Listener) -> list[Part]:
     """Return the newest new calls that read notes or keep a list of todos, in order."""
-    named = (NOTE, *LISTS)
     found = [
         (m, p)
         for m, first in _fresh(to)
         for p, part in enumerate(to.scene.message(m).parts)
-        if p >= first and isinstance(part, Call) and _name(to, (m, p)) in named
+        if p >= first and isinstance(part, Call) and (_name(to, (m, p)) == NOTE or keeps_list(part.name))
     ]
     return found[-CALLS:]
 
@@ -228,11 +224,3 @@ def _reads(given: str) -> bool:
     content = made.get("content")
     usual = "write" if isinstance(content, str) and content.strip() else "read"
     return bool(made.get("action", usual) == "read")
-
-
-def _done(name: str, given: str) -> bool:
-    """Whether all of a list of todos is done; of a list nobody can read it is not known."""
-    rows = _arguments(given).get(name)
-    if not isinstance(rows, list) or not rows:
-        return False
-    return all(isinstance(row, dict) and row.get("status") in DONE for row in rows)

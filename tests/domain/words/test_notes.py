@@ -162,6 +162,36 @@ def test_what_was_there_at_the_occasion_is_not_it_even_unsent():
     assert len(reminders(other.turn("then this"))) == 1
 
 
+@pytest.mark.rule("NOTE-1")
+def test_what_grows_is_read_as_it_grows():
+    host = Host()
+    host.say(assistant([text("working")]))
+    host.messages[-1] = assistant([text("working"), text(COMMIT)])
+    host.again()
+    assert host.last().decision.noticed == (ev.Noticed("commit", 2, 1, True),)
+    host.messages[-1] = assistant([text("working"), text(COMMIT), text("and merged 1a2b3c5")])
+    host.again()
+    assert host.last().decision.noticed == (ev.Noticed("commit", 2, 2, False),), "of the same answer"
+    assert len(reminders(host.say(user("well done")))) == 1
+
+
+@pytest.mark.rule("NOTE-1")
+def test_a_message_written_anew_is_no_new_message():
+    host = Host()
+    host.say(assistant(COMMIT), user("fine"))
+    assert reminders(host.advance(revised=[(host.state.end(), user("fine, in other words"))])) == []
+    assert host.notes.calls == []
+
+
+@pytest.mark.rule("NOTE-2")
+def test_of_many_calls_the_newest_are_read():
+    host = Host()
+    calls = [call(f"n{n}", "ctx_note", action="write", content="x") for n in range(12)]
+    calls.append(call("n", "ctx_note", action="read"))
+    host.say(assistant(calls), user([result(one["id"], "ok") for one in calls]))
+    assert host.last().decision.noticed == (ev.Noticed("read", 2, 12, False),)
+
+
 @pytest.mark.rule("NOTE-1", "LAST-6")
 @pytest.mark.parametrize("what", ["commit", "read"])
 def test_what_went_out_without_a_pass_is_read_too(what: str):
@@ -276,7 +306,7 @@ def test_it_has_to_have_read_after_the_newest_change(later: int, said: int):
 
 
 @pytest.mark.rule("NOTE-2")
-@pytest.mark.parametrize("how", ["dropped", "error", "rewound", "open"])
+@pytest.mark.parametrize("how", ["dropped", "error", "rewound", "covered", "open"])
 def test_what_it_sees_no_more_it_is_reminded_of(how: str):
     host = Host(policy={"protected_tokens": 0})
     if how == "error":
@@ -296,6 +326,13 @@ def test_what_it_sees_no_more_it_is_reminded_of(how: str):
         host.session.flush()
         host.turn()
         assert host.state.tags[number - 1].status == "dropped"
+    if how == "covered":
+        host.turn()
+        host.turn()
+        summarise(host, len(host.messages) - 2)
+        host.session.report_cache_loss("said so")
+        host.turn()
+        assert host.state.cut > host.state.reminder.read[0]
     if how == "open":
         assert reminders(host.tell()) == []
         return
@@ -340,12 +377,10 @@ def test_a_reminder_nobody_took_is_owed_where_its_message_is_gone(how: str, take
         request.report_failure("not_processed")
     if how == "rewind":
         host.messages[-1] = user("quite another question, of other words")
-        host.messages.append(user("and one more"))
-    elif how == "revised":
-        host.messages[-1] = user("in other words")
+        after = host.say(user("and one more"))
     else:
-        host.messages[-1] = user([text("go on"), text("and on")])
-    after = host.again()
+        said = "in other words" if how == "revised" else [text("go on"), text("and on")]
+        after = host.advance(revised=[(host.state.end(), user(said))])
     assert len(reminders(after)) == (not taken or how == "grown")
     assert host.state.reminder.due == 0
     assert differences(host.engine) == []
