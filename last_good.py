@@ -17,21 +17,29 @@ from .domain.errors import Conflict, StoreError
 from .domain.passes.schedule import gauge
 from .domain.window import EMERGENCY
 from .projections import replaying
-from .projections.intake import Intake
+from .projections.intake import Intake, Options
 from .projections.replaying import Replayed
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
-    """What went out and is not recorded yet; called to record it. ``raws``: the host's array, ``path``: what is new."""
+    """What went out and is not recorded yet; called to record it. ``raws``: the host's array, ``path``: what is new.
+
+    ``options``: how the host used the session then; what it changed since is the next pass's matter.
+    """
 
     core: engine.Core
     raws: list[bytes]
     path: tuple[bytes, ...]
     produced: Replayed
+    options: Options
 
     def __call__(self) -> None:
         """Record it. Raises ``StoreError`` where the store still cannot be written."""
-        _record(self.core, self.raws, self.produced)
+        later, self.core.options = self.core.options, self.options
+        try:
+            _record(self.core, self.raws, self.produced)
+        finally:
+            self.core.options = later
 
 
 def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int | None) -> Replayed | None:
@@ -51,7 +59,7 @@ def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int |
         before = core.unrecorded
         if isinstance(before, Unrecorded) and path[: len(before.path)] != before.path:
             return None  # the host went back behind what went out unrecorded: only one of both could be told
-        core.unrecorded = Unrecorded(core, raws, path, produced)
+        core.unrecorded = Unrecorded(core, raws, path, produced, core.options)
         return produced
 
 

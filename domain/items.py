@@ -57,7 +57,7 @@ def companions(scene: Scene, caller: int) -> tuple[int, ...] | None:
     """
     at = scene.index(caller)
     found: list[int] = []
-    for index in range(at - 1, scene.start() - 1, -1):
+    for index in range(at - 1, -1, -1):  # no cut parts them, an earlier one that a fold goes back to neither (ITEM-6)
         m = scene.at(index)
         if not reasoning(scene.message(m)):
             break

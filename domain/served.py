@@ -112,6 +112,7 @@ def passed(state: State, event: ev.Pass) -> None:
         state.queue.pop(number, None)
     state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
     state.unbound = False
+    state.concealed = [m for m in state.concealed if state.pos.get(m, -1) < event.decision.reach]
     state.paid = decision.tokens if pressed and decision is not None else 0
     state.held, state.looked, state.swept = 0, state.swept, len(state.tags)
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
@@ -222,6 +223,7 @@ def refused(state: State, event: ev.PassRefused) -> None:
 def replayed(state: State, event: ev.LastGoodReplayed) -> None:
     """Take in what went out while the store could not be written."""
     _arrive(state, event.arrivals)
+    state.concealed += [arrival.m for arrival in event.arrivals if any(number > 0 for number in arrival.tags)]
     state.passes = event.number
     state.seen = max(state.seen, event.now)
     _produced(state, event)

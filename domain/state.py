@@ -160,7 +160,8 @@ class State(msgspec.Struct, array_like=True):
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
     loud, tokens spent then), ``called``: it was told in a message of its own. ``todos``: numbers of results of tools
-    that keep a to-do list; ``units``: what stands of ours between the messages, by its id.
+    that keep a to-do list; ``units``: what stands of ours between the messages, by its id. ``concealed``: messages that
+    went out raw and whose numbers do not show yet (LAST-3).
     """
 
     stream: str = ""
@@ -264,6 +265,7 @@ class State(msgspec.Struct, array_like=True):
     reminder: Reminder = msgspec.field(default_factory=Reminder)
     todos: dict[int, int] = msgspec.field(default_factory=dict)
     units: dict[str, Unit] = msgspec.field(default_factory=dict)
+    concealed: list[int] = msgspec.field(default_factory=list)
 
     @property
     def primary(self) -> bool:

@@ -13,7 +13,7 @@ import pytest
 import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain.errors import StoreBusy
-from support.talk import assistant, call, result, user
+from support.talk import assistant, call, result, text, thinking, user
 
 SYSTEM = "You work."
 
@@ -104,6 +104,69 @@ def test_it_is_recorded_before_anything_else_and_its_bytes_stay(
     rebuilt = session.prepare([*MORE, assistant("six"), user("seven"), assistant("8"), user("9")], system=SYSTEM)
     assert rebuilt.level != "defer"
     assert any(b"\xc2\xa75\xc2\xa7 five" in raw for raw in rebuilt.messages_json)  # its number shows from here on
+    assert not engine.audit("s").differences
+
+
+def test_a_rebuild_behind_what_the_host_changed_shows_no_number_before_it(
+    engine: foldlog.Engine, session: foldlog.Session, busy: Busy
+) -> None:
+    """LAST-3, LAW-3."""
+    first = session.prepare(START, system=SYSTEM)
+    busy.now = True
+    replay = session.last_good(MORE, system=SYSTEM)
+    assert replay is not None
+    went_out = served(session, replay, list(first.messages_json))
+    busy.now = False
+    longer = [*MORE, assistant("six"), user("seven"), assistant("eight " * 50), user("nine")]
+    session.prepare(longer, system=SYSTEM)
+    session.reduce("8")
+    longer[len(MORE) + 1] = user("seven, otherwise")
+    rebuilt = session.prepare(longer, system=SYSTEM)
+    assert rebuilt.level == "soft+"
+    assert b"[dropped" in rebuilt.messages_json[-2]
+    assert list(rebuilt.messages_json[: len(went_out)]) == went_out
+    session.flush()
+    session.reduce("1")
+    later = session.prepare([*longer, assistant("ten"), user("eleven")], system=SYSTEM)
+    assert any(b"\xc2\xa75\xc2\xa7 five" in raw for raw in later.messages_json)
+    assert not engine.audit("s").differences
+
+
+def test_where_numbers_show_on_a_bound_model_reasoning_behind_them_leaves(engine: foldlog.Engine, busy: Busy) -> None:
+    """LAST-3, THINK-1: the rebuild itself changes nothing before that reasoning but these numbers."""
+    session = engine.session("s", codec="anthropic", model="claude-opus-5-5", context_limit=200_000)
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    assert session.last_good(MORE, system=SYSTEM) is not None
+    busy.now = False
+    longer = [*MORE, assistant([thinking("hm"), text("six")]), user("seven"), assistant("eight " * 50), user("nine")]
+    session.prepare(longer, system=SYSTEM)
+    session.reduce("8")
+    session.flush()
+    rebuilt = session.prepare([*longer, assistant("ten"), user("eleven")], system=SYSTEM)
+    assert any(b"\xc2\xa75\xc2\xa7 five" in raw for raw in rebuilt.messages_json)
+    assert not any(b"thinking" in raw for raw in rebuilt.messages_json)
+    assert not engine.audit("s").differences
+
+
+@pytest.mark.parametrize("changed", [{"model": "gpt-5.2"}, {"context_limit": 100_000}, {"policy": {"cache_ttl": "1h"}}])
+def test_what_the_host_changes_afterwards_leaves_the_record_as_it_is(
+    engine: foldlog.Engine, session: foldlog.Session, busy: Busy, changed: dict[str, Any]
+) -> None:
+    """LAST-2: another model, window or policy is the next pass's matter."""
+    session.prepare(START, system=SYSTEM)
+    busy.now = True
+    replay = session.last_good(MORE, system=SYSTEM)
+    assert replay is not None
+    busy.now = False
+    given = {"model": "claude-sonnet-4-5", "context_limit": 200_000, **changed}
+    later = engine.session("s", codec="anthropic", **given)
+    request = later.prepare([*MORE, assistant("six"), user("seven")], system=SYSTEM)
+    (told,) = [event for event in events(engine) if isinstance(event, ev.LastGoodReplayed)]
+    assert told.digest.hex() == replay.digest
+    assert request.pass_number == told.number + 1
+    if "policy" in changed:
+        assert request.level == "defer"
     assert not engine.audit("s").differences
 
 

@@ -272,7 +272,7 @@ def _bare(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key(thought: dict[str, Any]) -> Any:
-    return thought.get("id") or thought.get("encrypted_content")
+    return thought.get("encrypted_content") or thought.get("id")
 
 
 def _led(items: list[Any]) -> Iterator[tuple[dict[str, Any], list[Any]]]:

@@ -9,7 +9,7 @@ from foldlog.adapters.models.summarizers.port import failure
 from foldlog.domain import events as ev
 from foldlog.domain.measured import RETRIED
 from support.past import WINDOW, Hanging, Scripted, opened, running, talk
-from support.talk import Chat, assistant, differences, events, use, user, words
+from support.talk import Chat, assistant, differences, events, text, thinking, use, user, words
 
 
 def full(host: Chat, share: int) -> foldlog.Request:
@@ -91,3 +91,21 @@ def test_a_summariser_that_always_fails_is_asked_so_often_and_no_more():
             pass
     assert len(summarizer.jobs) == RETRIED + 2
     assert len(events(host.session, ev.HistorianFailed)) == RETRIED + 2
+
+
+@pytest.mark.rule("THINK-4")
+def test_refused_reasoning_leaves_although_a_summary_is_under_way():
+    """What the provider does not take cannot wait for a summary that may take minutes."""
+    hanging = Hanging()
+    with running(hanging) as (engine, _):
+        host = Chat(engine, context_limit=WINDOW, model="claude-opus-5-5")
+        full(host, 70)
+        request = host.say(assistant([thinking(), text("ok")]), user("go on"))
+        assert host.state.run is not None
+        assert b'"thinking"' in b"".join(request.messages_json)
+        refusal = "messages.1.content.0: Invalid `signature`. The block is bound to a different conversation."
+        request.report_error(400, refusal)
+        request = host.again()
+        assert "thinking_recovery" in request.reasons
+        assert b'"thinking"' not in b"".join(request.messages_json)
+        hanging.go.set()

@@ -120,6 +120,31 @@ def test_old_pictures_leave_when_the_provider_refuses_them(place: str, refusal: 
     assert differences(host.engine) == []
 
 
+@pytest.mark.rule("IM-01", "IMAGE-2")
+@pytest.mark.parametrize("codec", ["anthropic", "openai-chat", "openai-responses"])
+def test_a_link_to_a_picture_is_a_picture_to_its_provider(codec: str):
+    """A hundred links are a hundred pictures: they leave like those that are sent whole."""
+    place = "https://pictures.example/{}.png"
+    forms: dict[str, Any] = {
+        "anthropic": lambda url: {"type": "image", "source": {"type": "url", "url": url}},
+        "openai-chat": lambda url: {"type": "image_url", "image_url": {"url": url}},
+        "openai-responses": lambda url: {"type": "input_image", "image_url": url},
+    }
+    said, asked = ("input_text", "output_text") if codec == "openai-responses" else ("text", "text")
+    item = {"type": "message"} if codec == "openai-responses" else {}
+    engine = foldlog.Engine.open("memory:", summarizer=None)
+    session = engine.session("s", codec=codec, context_limit=200_000)
+    messages: list[Any] = [{**item, "role": "user", "content": [{"type": said, "text": "start"}]}]
+    for number in range(4):
+        messages.append({**item, "role": "assistant", "content": [{"type": asked, "text": f"ok {number}"}]})
+        one = forms[codec](place.format(number))
+        messages.append({**item, "role": "user", "content": [one, {"type": said, "text": f"look {number}"}]})
+    for wanted in (4, 1, 0):
+        request = session.prepare(messages)
+        assert b"".join(request.messages_json).count(b"pictures.example") == wanted
+        request.report_error(400, REFUSALS["count"])
+
+
 @pytest.mark.rule("IM-01", "IMAGE-2", "OV-08")
 @pytest.mark.parametrize("status", [413, 400])
 @pytest.mark.parametrize("place", ["prompts", "results"])

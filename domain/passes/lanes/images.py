@@ -49,21 +49,24 @@ def shed(ask: Ask) -> Work:
     scene = ask.scene
     if not scene.state.bulky:
         return Work("pictures")
-    places = [index for index in range(ask.begin, scene.length()) if _pictures(scene, scene.at(index), ask.taken)]
-    items = [item for index in places[:-1] or places for item in _without(ask, scene.at(index), index)]
+    places = [
+        index for index in range(min(scene.start(), ask.begin), scene.length()) if _pictures(scene, scene.at(index))
+    ]
+    out = (index for index in places[:-1] or places if index >= ask.begin)  # a fold may cover some of them
+    items = [item for index in out for item in _without(ask, scene.at(index), index)]
     return Work("pictures", tuple(items))
 
 
-def _pictures(scene: Scene, m: int, taken: frozenset[int]) -> list[int]:
-    """Return the parts of a message that still show pictures."""
+def _pictures(scene: Scene, m: int) -> list[int]:
+    """Return the parts of a message that the last request showed pictures of."""
     state = scene.state
     found = []
     for p, part in enumerate(scene.message(m).parts if m not in scene.seen.revised else ()):
         number = state.tag_of.get(key(m, p), 0)
-        if not number or number in taken or state.tags[number - 1].status != "active":
+        if not number or state.tags[number - 1].status != "active":
             continue
         inside = isinstance(part, Result) and part.media and state.spares.get(key(m, p), 0) < _cost(part)
-        if inside or (isinstance(part, Media) and part.size > LARGE):
+        if inside or isinstance(part, Media):  # to the provider a link is a picture too
             found.append(p)
     return found
 
@@ -76,7 +79,9 @@ def _without(ask: Ask, m: int, index: int) -> list[Item]:
     """Return how the pictures of a message leave."""
     scene = ask.scene
     items: list[Item] = []
-    for p in _pictures(scene, m, ask.taken):
+    for p in _pictures(scene, m):
+        if scene.state.tag_of[key(m, p)] in ask.taken:
+            continue  # another lane takes it out on this pass
         part = scene.message(m).parts[p]
         if isinstance(part, Result):
             frees = _cost(part)

@@ -64,11 +64,19 @@ def wants_signatures(codec: str, model: str) -> bool:
 def companions(ask: Ask) -> Work:
     """Take out the signed reasoning this rebuild would make invalid: all behind the first byte it changes."""
     scene, state = ask.scene, ask.scene.state
-    first = ask.begin if ask.headed or state.unbound else ask.first
+    first = ask.begin if ask.headed or state.unbound else _first(ask)
     if not (ask.settings.bound or state.unbound) or first is None:
         return Work("companions")
     found = ((scene.at(index), index) for index in range(max(first, ask.begin), scene.length()))
     return Work("companions", tuple(_removal(scene, m, index) for m, index in found if _signed(scene, m)))
+
+
+def _first(ask: Ask) -> int | None:
+    """Return the first path index the rebuild changes: numbers that were held back show with it (LAST-3)."""
+    if ask.first is None:
+        return None
+    shown = (ask.scene.index(m) for m in ask.scene.state.concealed)
+    return min([ask.first, *(index for index in shown if index >= ask.begin)])
 
 
 def holds(scene: Scene, settings: Settings, percent: int, threshold: int) -> bool:
