@@ -17,7 +17,7 @@ help:
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff put layout, imports and small things right'
 	@echo 'make bench   the budgets, measured as ratios'
-	@echo 'make soak    the state machine with many more examples'
+	@echo 'make soak    the state machine for FOLDLOG_SOAK_MINUTES (60), with new examples in every round'
 	@echo 'make specs   write the generated parts of specs/ again'
 
 setup:
@@ -49,7 +49,7 @@ bench: setup
 	$(BIN)/python tests/bench/run.py
 
 soak: setup
-	FOLDLOG_EXAMPLES=$${FOLDLOG_EXAMPLES:-5000} $(BIN)/python -m pytest -m soak -s
+	$(BIN)/python tests/support/machine_soak.py
 
 specs: setup
 	$(BIN)/python tests/support/catalogue.py --write

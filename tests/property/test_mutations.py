@@ -1,6 +1,7 @@
 """Is the state machine worth anything? Each mutation breaks one thing in the engine; the machine must find it.
 
-PROP-1, PROP-3, PROP-4, PROP-7, PROP-9, LAW-1, LAW-2, LAW-4: each mutant breaks at least one of them.
+PROP-1, PROP-3, PROP-4, PROP-7, PROP-9, LAW-1, LAW-2, LAW-4, THINK-1, THINK-4, IMAGE-2, LAST-3, EMERG-2: each mutant
+breaks at least one of them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from msgspec import structs
 
 from foldlog import engine
 from foldlog.adapters.historian import Historian
-from foldlog.domain import coverage, identity, session
+from foldlog.domain import coverage, identity, served, session
 from foldlog.domain import events as ev
-from foldlog.domain.passes import decide, schedule
+from foldlog.domain.passes import decide, lanes, schedule
+from foldlog.domain.passes.lanes import images, reasoning
+from foldlog.domain.passes.lanes.shape import Ask, Work
 from foldlog.domain.ranges import ranges
 from foldlog.projections import view as views
 from support.machine_rules import FoldlogMachine, configured
@@ -144,6 +147,63 @@ def messages_put_in_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(coverage, "_tells", lambda one, spans, path, place, end: end >= place)
 
 
+def _lane(patch: pytest.MonkeyPatch, name: str, plan: Callable[[Ask], Work]) -> None:
+    """Put ``plan`` in the place of a lane's own."""
+    patch.setattr(
+        lanes, "LANES", tuple(lane._replace(plan=plan) if lane.name == name else lane for lane in lanes.LANES)
+    )
+
+
+def signed_reasoning_stays(patch: pytest.MonkeyPatch) -> None:
+    """A rebuild leaves the reasoning behind the first byte it changes, whatever it is bound to."""
+    _lane(patch, "companions", lambda _: Work("companions"))
+
+
+def recovery_leaves_the_newest_thought(patch: pytest.MonkeyPatch) -> None:
+    """Of the reasoning a provider refused, the newest stays."""
+
+    def companions(ask: Ask) -> Work:
+        found = reasoning.companions(ask)
+        return structs.replace(found, items=found.items[:-1]) if ask.scene.state.unbound else found
+
+    _lane(patch, "companions", companions)
+
+
+def newest_pictures_leave_too(patch: pytest.MonkeyPatch) -> None:
+    """Where pictures were refused, all of them leave at once."""
+    real = images._without
+
+    def shed(ask: Ask) -> Work:
+        scene = ask.scene
+        places = range(ask.begin, scene.length()) if scene.state.bulky else ()
+        return Work("pictures", tuple(item for i in places for item in real(ask, scene.at(i), i)))
+
+    _lane(patch, "pictures", shed)
+
+
+def raw_messages_show_numbers_at_once(patch: pytest.MonkeyPatch) -> None:
+    """What went out raw while the store was busy is numbered as soon as it is recorded."""
+    real = views._HANDLERS[ev.LastGoodReplayed]
+
+    def replayed(view: views.View, event: ev.LastGoodReplayed) -> None:
+        real(view, event)
+        for m, parts in view.hidden.items():
+            view.slots[m] = views._reveal(view.of(m), parts)
+
+    patch.setitem(views._HANDLERS, ev.LastGoodReplayed, replayed)
+
+
+def emergency_twice_on_one_sample(patch: pytest.MonkeyPatch) -> None:
+    """The batch of a stay in the force band is forgotten, so that the next pass plans another."""
+    real = served._stay
+
+    def stay(state: session.State, decision: ev.Decision | None) -> None:
+        real(state, decision)
+        state.drained = None
+
+    patch.setattr(served, "_stay", stay)
+
+
 MUTATIONS: dict[Patch, str] = {
     protection_ignored: "a protected result was dropped",
     drained_without_pressure: "LAW-4: .* rebuilt for no cause",
@@ -156,6 +216,11 @@ MUTATIONS: dict[Patch, str] = {
     publication_shows_at_once: "LAW-2: the request's bytes|PROP-1: pass .* changed",
     lost_lease_publishes: "HIST-30",
     messages_put_in_are_forgotten: "INV-4",
+    signed_reasoning_stays: "THINK-1: the host changed nothing",
+    recovery_leaves_the_newest_thought: "THINK-4",
+    newest_pictures_leave_too: "IMAGE-2|became",
+    raw_messages_show_numbers_at_once: "PROP-1: (before|an unchanged)|LAW-1|LAW-2",
+    emergency_twice_on_one_sample: "EMERG-2",
     idle_fold_every_pass: "LAW-4: folded for idleness|PROP-1: twice",
 }
 """Each with what the machine says of it, so that no other fault can pass for it."""

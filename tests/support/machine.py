@@ -25,13 +25,16 @@ from foldlog.projections.fold import load
 from foldlog.storage.protocol import open_log
 from support import machine_checks as checks
 from support import machine_host as host
+from support import machine_outage as outage
+from support import machine_signing as signing
 from support.machine_history import Past, Scripted, Told
-from support.machine_judge import judge, missed
-from support.machine_steps import MODELS, POLICIES, SYSTEMS, WINDOWS, Step, Steps
+from support.machine_judge import judge
+from support.machine_pictures import Pictures
+from support.machine_steps import OUTPUTS, POLICIES, SYSTEMS, WINDOWS, Step, Steps
 from support.machine_store import Watched
 
 
-class Machine(Steps, Past):
+class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
     """One run. ``rounds`` is the host's view: rounds of messages, the first holding the opening message alone."""
 
     def __init__(
@@ -44,10 +47,12 @@ class Machine(Steps, Past):
         window: int = 0,
         policy: int = 0,
         history: int = 0,
+        model: int = 0,
     ) -> None:
         self.codec, self.mode, self.reduce, self.history = codec, mode, reduce, history
         self.ids = ids and codec == "pi"
-        self.window, self.policy, self.model, self.system, self.tools = window, policy, 0, 0, 0
+        self.window, self.policy, self.model, self.system, self.tools = window, policy, model, 0, 0
+        self.output = 0
         self.counts: Counter[str] = Counter()
         self.folder = tempfile.TemporaryDirectory() if sqlite else None
         self.url = f"sqlite:///{Path(self.folder.name) / 'log.db'}" if self.folder else "memory:"
@@ -84,6 +89,18 @@ class Machine(Steps, Past):
         self.work: Any = None
         self.expected: tuple[type[Exception], ...] = ()
         self.where: dict[int, str] = {}
+        self.sent: tuple[Any, Any, list[Any]] | None = None
+        self.thoughts: dict[str, signing.Thought] = {}
+        self.thoughtless: set[str] = set()
+        self.refusals: list[tuple[foldlog.Request, str]] = []
+        self.recovering = False
+        self.bulky: dict[int, int] = {}
+        self.stripped: set[str] = set()
+        self.owed: outage.Owed | None = None
+        self.orphaned = False
+        self.replays: list[ev.LastGoodReplayed] = []
+        self.unsent: dict[int, tuple[bytes, ...]] = {}
+        self.batch: tuple[int, tuple[str, str]] | None = None
         self.engines = [self._engine(), self._engine()]
 
     # ------------------------------------------------------------------ the world
@@ -113,8 +130,9 @@ class Machine(Steps, Past):
     def session(self, which: int = 0) -> foldlog.Session:
         """Return the session through one of the two processes."""
         given = {
-            "model": MODELS[self.model],
+            "model": signing.family(self),
             "context_limit": WINDOWS[self.window],
+            "output_limit": OUTPUTS[self.output],
             "policy": self.policy_now(),
         }
         process = self.engines[which]
@@ -176,6 +194,8 @@ class Machine(Steps, Past):
         op = given.pop("op")
         self.counts[op] += 1
         getattr(self, f"do_{op}")(**given)
+        self._told()
+        self.settle()
         self.ticks += 1
         if self.ticks % 5 == 0:
             self.check_folds()
@@ -263,7 +283,8 @@ class Machine(Steps, Past):
 
     def _refused(self, items: list[host.Message]) -> None:
         self.counts["refused"] += 1
-        missed(self, self.hot().state.passes, items)
+        self._told()
+        outage.missed(self, self.hot().state.passes, items)
         self.passes = self.hot().state.passes
 
     def command(self, call: Callable[[], Any], once: bool = False) -> Any:
@@ -281,6 +302,8 @@ class Machine(Steps, Past):
             stream = self.session().core.stream
             found = (s.event for s in self.log.read(stream, version))
             added = [event for event in found if not isinstance(event, (ev.SessionOpened, *OF_HISTORY))]
+            replays = [i for i, event in enumerate(added) if isinstance(event, ev.LastGoodReplayed)]
+            added = added[replays[-1] + 1 :] if replays else added  # what went out unrecorded stands first
             assert len(added) <= tries, f"PROP-1: a command was applied {len(added)} times in {tries} calls ({fault})"
         return reply
 
@@ -297,7 +320,10 @@ class Machine(Steps, Past):
     def fails(self, call: Callable[[], Any], kind: type[Exception]) -> None:
         """PROP-11, PROP-8: an error leaves state, view and store as they were."""
         self.log.fault, self.log.before = "", None
-        self.session().core.open()
+        core = self.session().core
+        core.open()
+        if core.unrecorded is not None:
+            core.unrecorded()  # the next call would record it, whatever becomes of that call
         before, version = folded(self.hot()), self.version()
         behind = self.hot().state.version != version  # then the error is only told after taking in the other's events
         try:
@@ -385,20 +411,20 @@ def differing(a: Any, b: Any) -> str:
 def shrunk(steps: list[Step], seconds: float) -> list[Step]:
     """Return a shorter run that fails with the same words, as far as ``seconds`` reach."""
     end = time.monotonic() + seconds
-    wanted, size = _fault(steps), max(len(steps) // 2, 1)
+    wanted, size = fault(steps), max(len(steps) // 2, 1)
     while wanted and size:
         found = False
         for place in range(len(steps) - size, 0, -size):
             if time.monotonic() > end:
                 return steps
             shorter = steps[:place] + steps[place + size :]
-            if _fault(shorter) == wanted:
+            if fault(shorter) == wanted:
                 steps, found = shorter, True
         size = size if size == 1 and found else size // 2
     return steps
 
 
-def _fault(steps: list[Step]) -> str:
+def fault(steps: list[Step]) -> str:
     """Return what is wrong with a run, without its numbers and bytes; "" if nothing is."""
     try:
         play(steps)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from checker import anthropic, broken_rules, openai, pi, responses, thinking
@@ -144,13 +144,14 @@ def rebuilt(base: Served, now: Served, owners: set[int], reach: int, *, hard: bo
             )
 
 
-def smaller(base: Served, now: Served, *, strict: bool) -> None:
-    """PROP-4: what both requests hold takes fewer bytes after an own rebuild.
+def smaller(base: Served, now: Served, *, raw: set[int], strict: bool) -> None:
+    """PROP-4: what both requests hold takes fewer bytes after an own rebuild, but for numbers that now show (``raw``).
 
     Not ``strict``: the drops may have landed on messages the host brought back, which ``base`` does not hold.
     """
     old = base.by_m()
-    both = [(m, wire) for i, (m, wire) in enumerate(zip(now.ms, now.wire, strict=True)) if _both(old, now, i)]
+    shown = [i for i, m in enumerate(now.ms) if m not in raw and _both(old, now, i)]
+    both = [(now.ms[i], now.wire[i]) for i in shown]
     before = sum(len(raw) for m, _ in both for raw in old[m][1])
     after = sum(len(raw) for _, wire in both for raw in wire or ())
     assert after < before + (not strict), f"PROP-4: the rebuild of pass {now.number} made {before} bytes into {after}"
@@ -171,19 +172,33 @@ def _said(what: str, base: Served, now: Served, i: int, j: int) -> str:
 # ---------------------------------------------------------------------------- one message
 
 
+@dataclass(frozen=True)
+class Left:
+    """What may be missing from a message. ``reduce``: numbers are shown; ``shy``: some may not be, since what was
+    marked could not leave when they were given; ``dropped``: tags that may be gone; ``thoughts``: reasoning that may;
+    ``stripped``: calls whose result may be without its pictures.
+    """
+
+    reduce: bool
+    shy: bool
+    dropped: set[int]
+    thoughts: set[str]
+    stripped: set[str]
+
+
 def explain(
-    codec: str, reduce: bool, shy: bool, message: host.Message, wire: tuple[bytes, ...], dropped: set[int]
+    codec: str, left: Left, message: host.Message, wire: tuple[bytes, ...]
 ) -> tuple[list[tuple[int, int]], set[str]]:
     """LAW-5, PROP-3: what was sent is the host's message with numbers and with drops somebody asked for, nothing else.
 
-    ``shy``: some numbers may not be shown, since what was marked could not leave when they were given. Return the
-    (tag, part) pairs seen and the call ids that are gone.
+    Return the (tag, part) pairs seen and the call ids that are gone.
     """
     blocks = [block for raw in wire for block in host.seen(codec, json.loads(raw))]
     parts = message["parts"]
     tags: list[tuple[int, int]] = []
     gone: set[str] = set()
     at = 0
+    sealed = max((p for p, part in enumerate(parts) if part["t"] == "think" and part["sig"]), default=-1)
     if not wire:
         for part in parts:
             assert part["t"] in ("call", "result", "think") or host.blank(part), f"a message is gone: {parts!r}"
@@ -202,7 +217,8 @@ def explain(
                 at += 1
         elif kind == "text":
             assert block[0] == "text", f"{part!r} became {block!r}"
-            tags += _tagged(_spoken(block[1], message), part, reduce, shy, dropped, p)
+            said = _spoken(block[1], message)
+            tags += _tagged(said, part, replace(left, shy=True) if p < sealed else left, p)
             at += 1
         elif kind == "call":
             if block[:2] == ("call", part["id"]):
@@ -212,15 +228,16 @@ def explain(
                 gone.add(part["id"])
         elif kind == "result":
             if block[:2] == ("result", part["id"]):
-                tags += _output(block, part, reduce, shy, dropped, p)
+                tags += _output(block, part, left, p)
                 at += 1
             else:
                 gone.add(part["id"])
         elif kind == "think":
-            assert block == ("think", part["s"]), f"{part!r} became {block!r}"
-            at += 1
+            if part["s"] not in left.thoughts or block == ("think", part["s"]):
+                assert block == ("think", part["s"]), f"{part!r} became {block!r}"
+                at += 1
         else:
-            at += _picture(blocks[at : at + 2], reduce, shy, dropped, p, tags)
+            at += _picture(blocks[at : at + 2], left, p, tags)
     assert at == len(blocks), f"{message!r} became {blocks!r}"
     return tags, gone
 
@@ -235,44 +252,43 @@ def _spoken(text: str, message: host.Message) -> str:
     return text if told is None else (f"{number[0]} " if number else "") + rest[told.end() :]
 
 
-def _tagged(said: str, part: host.Part, reduce: bool, shy: bool, dropped: set[int], p: int) -> list[tuple[int, int]]:
-    if (not reduce or shy) and said == host.written(part):
+def _tagged(said: str, part: host.Part, left: Left, p: int) -> list[tuple[int, int]]:
+    if (not left.reduce or left.shy) and said == host.written(part):
         return []
     gone = _DROPPED.fullmatch(said)
     if gone:
-        assert int(gone[1]) in dropped, f"§{gone[1]}§ was dropped, and nobody asked for it"
+        assert int(gone[1]) in left.dropped, f"§{gone[1]}§ was dropped, and nobody asked for it"
         return [(int(gone[1]), p)]
     found = _TAG.match(said)
-    assert reduce, f"{part!r} became {said!r}"
+    assert left.reduce, f"{part!r} became {said!r}"
     assert found, f"{part!r} became {said!r}"
     rest = host.stripped(part)
     assert said == (f"{found[0]} {rest}" if rest else found[0]), f"{part!r} became {said!r}"
     return [(int(found[1]), p)]
 
 
-def _output(
-    block: tuple[Any, ...], part: host.Part, reduce: bool, shy: bool, dropped: set[int], p: int
-) -> list[tuple[int, int]]:
+def _output(block: tuple[Any, ...], part: host.Part, left: Left, p: int) -> list[tuple[int, int]]:
     _, _, texts, media = block
     assert len(texts) <= 1, f"{part!r} became {block!r}"
-    tags = _tagged("".join(texts), part, reduce, shy, dropped, p)
+    said = "".join(texts)
+    bare = part["id"] in left.stripped and not part["s"] and _DROPPED.fullmatch(said)
+    tags = [(int(bare[1]), p)] if bare else _tagged(said, part, left, p)
     gone = bool(tags) and bool(texts) and bool(_DROPPED.fullmatch(texts[0]))
-    assert media == (0 if gone else part["media"]), f"{part!r} became {block!r}"
+    kept = 0 if gone else part["media"]
+    assert media == kept or (media == 0 and part["id"] in left.stripped), f"{part!r} became {block!r}"
     return tags
 
 
-def _picture(
-    blocks: list[tuple[Any, ...]], reduce: bool, shy: bool, dropped: set[int], p: int, tags: list[tuple[int, int]]
-) -> int:
-    if blocks[:1] == [("media",)] and (not reduce or shy):
+def _picture(blocks: list[tuple[Any, ...]], left: Left, p: int, tags: list[tuple[int, int]]) -> int:
+    if blocks[:1] == [("media",)] and (not left.reduce or left.shy):
         return 1
     said = blocks[0][1] if blocks and blocks[0][0] == "text" else ""
     gone, found = _DROPPED.fullmatch(said), _TAG.fullmatch(said)
     if gone:
-        assert int(gone[1]) in dropped, f"§{gone[1]}§ was dropped, and nobody asked for it"
+        assert int(gone[1]) in left.dropped, f"§{gone[1]}§ was dropped, and nobody asked for it"
         tags.append((int(gone[1]), p))
         return 1
-    assert reduce, f"a picture became {blocks!r}"
+    assert left.reduce, f"a picture became {blocks!r}"
     assert found, f"a picture became {blocks!r}"
     assert blocks[1:] == [("media",)], f"a picture became {blocks!r}"
     tags.append((int(found[1]), p))

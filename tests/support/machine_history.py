@@ -16,6 +16,7 @@ from foldlog.adapters.models.summarizers.port import Job, Summarised, Summary
 from foldlog.domain import events as ev
 from foldlog.domain.history.boundary import Boundary, find_arcs
 from support import machine_host as host
+from support import machine_outage as outage
 
 if TYPE_CHECKING:
     from support.machine import Machine
@@ -56,7 +57,8 @@ class Told:
 
     ``shown``: numbers of the compartments the newest soft or hard pass knew; ``base``: those of the newest hard one.
     ``void``: the head left what is covered, and no fold came since. ``waited`` and ``left``: the compartments it did
-    not show, and whether the head had left, right before the newest such pass. ``run``: the summary under way.
+    not show, and whether the head had left, right before the newest such pass. ``run``: the summary under way;
+    ``replays``: last-good requests that were recorded, not looked at yet.
     """
 
     def __init__(self) -> None:
@@ -71,6 +73,7 @@ class Told:
         self.stale = 0
         self.void = self.left = False
         self.waited: set[int] = set()
+        self.replays: list[ev.LastGoodReplayed] = []
 
     def fork(self, head: int) -> Told:
         """Return the beginning of a fork behind message ``head``."""
@@ -104,6 +107,8 @@ class Told:
             self.stale += event.kind == "stale"
         elif isinstance(event, ev.HistorianPublished):
             self._published(event)
+        elif isinstance(event, ev.LastGoodReplayed):
+            self.replays.append(event)
         elif isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded):
             self.cut, self.left = event.cut, self.void
             known = {one.seq for one, _ in self.cover(self.path)}
@@ -270,6 +275,8 @@ class Past:
             ("publications", "failed runs", "stale"), (len(told.runs), told.failed, told.stale), before, strict=True
         ):
             self.counts[name] += now - was
+        while told.replays:
+            outage.recorded(self, told.replays.pop(0))
         return told
 
     def unmanaging(self: Any) -> bool:
@@ -360,6 +367,7 @@ class Past:
         """A lease runs out; another process takes over, and the first answer comes too late."""
         old = self.work
         self.wall += LEASE
+        self._orphan()
         self.engines.reverse()
         self.work = None
         self.do_begin(at)

@@ -108,7 +108,7 @@ def _block(part: Part) -> dict[str, Any]:
     if kind == "call":
         return {"type": "tool_use", "id": part["id"], "name": part["name"], "input": part["args"]}
     if kind == "think":
-        return {"type": "thinking", "thinking": part["s"], "signature": part["sig"]}
+        return {"type": "thinking", "thinking": part["s"], **({"signature": part["sig"]} if part["sig"] else {})}
     if kind == "media":
         return _image()
     content: Any = written(part)

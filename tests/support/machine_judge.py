@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foldlog.domain import events as ev
@@ -9,8 +10,11 @@ from foldlog.domain.paths import path_of
 from foldlog.domain.state import PARTS_LIMIT
 from support import machine_checks as checks
 from support import machine_host as host
+from support import machine_outage as outage
+from support import machine_pictures as pictures
+from support import machine_signing as signing
 from support.machine_history import Told, judged
-from support.machine_steps import OWN, POLICIES, THRESHOLDS, TTLS, WINDOWS
+from support.machine_steps import OUTPUTS, OWN, POLICIES, THRESHOLDS, TTLS, WINDOWS
 
 if TYPE_CHECKING:
     import foldlog
@@ -21,10 +25,12 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     """Check ``request`` and put it on the record."""
     event: Any = request._produced.event
     hot = session.core.hot()
+    told = machine._told(request._produced.version)
     if event.number <= machine.passes:
         _repeated(machine, request, items)
         return
-    missed(machine, event.number, items)
+    outage.missed(machine, event.number, items)
+    outage.given_up(machine)
     assert event.number == machine.passes + 1, (
         f"pass {event.number} after {machine.passes}: something was applied twice"
     )
@@ -32,7 +38,6 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     machine.seen = max(machine.seen, machine.now)
     state = hot.state
     side = isinstance(event, ev.PassDeferred) and event.side is not None
-    told = machine._told(request._produced.version)
     begin = judged(machine, request, told, items)
     whole = told.whole(event)
     revealed: set[int] = set()
@@ -43,8 +48,17 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     now = checks.record(request.built, event, whole, begin, items, (machine.system, machine.tools))
     assert request.built.digest == event.digest, "LAW-2: the request's bytes have another digest than its event"
     machine.counts[request.level] += 1
+    rebuilt = not isinstance(event, ev.PassDeferred)
+    signing.unsigned(machine, items)
+    if rebuilt:
+        pictures.allowed(machine, now)
+        signing.rebuilt(machine, now)
+    outage.found(machine, now)
     _bytes(machine, now, state, revealed)
     _causes(machine, now, state, told)
+    if rebuilt:
+        pictures.rebuilt(machine, now, {state.tags[number - 1].m for number, _ in event.landed})
+        _batches(machine, now)
     gone = _content(machine, now)
     machine.numbered = len(state.tags)
     marked = request.built.marked()
@@ -53,11 +67,12 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         system = machine.system_now()
         raw = [{"role": "system", "content": system}, *raw] if system else raw
     thinks = any(part["t"] == "think" for item in items for part in item["parts"])
-    behind = machine.handed(items[begin:]) if thinks else []
+    behind = machine.handed(_thinking(machine, items[begin:], b"".join(request.built.messages))) if thinks else []
     checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), behind, bool(gone))
     machine.served[event.number] = now
     machine.where[event.number] = machine.id
     machine.last = request
+    signing.answered(machine, request, now)
     if side:
         return
     if not isinstance(event, ev.PassDeferred):
@@ -73,29 +88,20 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         machine.lost = False
     machine.head = now
     machine.edits = []
-    machine.interloped = False
+    machine.interloped = machine.orphaned = False
+    low = event.decision is None or (event.decision.source == "provider" and event.decision.percent < 8_000)
+    other = machine.batch is not None and machine.batch[1] != (machine.id, signing.family(machine))
+    machine.batch = None if low or other else machine.batch
     machine.counts["diverged"] += event.divergence is not None
     if event.number % 4 == 0:
         machine.check_replay(event.number)
 
 
-def missed(machine: Machine, number: int, items: list[host.Message]) -> None:
-    """LAST-6, LAST-7: a request the model never made was found in what the host handed over: rounds not sent alone."""
-    if number <= machine.passes + 1 and machine.passes:
-        return
-    found = [stored.event for stored in machine.log.read(machine.session().core.stream)]
-    replays = [one for one in found if isinstance(one, ev.LastGoodReplayed) and one.number > machine.passes]
-    if not replays:
-        return
-    assert len(replays) == 1, "LAST-6: one replay tells of all that went out"
-    head = machine.head
-    assert head is not None, "LAST-7: before a first request none went out"
-    roles = [item["role"] == "assistant" for item in items[len(head.items) :]]
-    turns = [is_answer for i, is_answer in enumerate(roles) if not i or roles[i - 1] != is_answer]
-    assert len(turns) - (not turns[0]) > 2, "LAST-7: nothing went out that no request held"
-    machine.passes = replays[0].number
-    machine.raw |= {arrival.m for arrival in replays[0].arrivals}
-    machine.counts["missed"] += 1
+def _thinking(machine: Machine, items: list[host.Message], sent: bytes) -> list[host.Message]:
+    """Return the messages without the reasoning that may be gone and is."""
+    gone = {said for said in machine.thoughtless if f'"{said}"'.encode() not in sent}
+    parts = ([part for part in item["parts"] if part["t"] != "think" or part["s"] not in gone] for item in items)
+    return [{**item, "parts": kept} for item, kept in zip(items, parts, strict=True) if kept]
 
 
 def _repeated(machine: Machine, request: foldlog.Request, items: list[host.Message]) -> None:
@@ -129,11 +135,12 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
         owners.add(tag.m)
         owners.add(state.call_of.get(tag.m * PARTS_LIMIT + tag.p, 0) // PARTS_LIMIT)
         machine.counts["landed"] += 1
-    owners |= {m for m, _, _ in event.spares}  # reasoning that left with its call
+    owners |= {m for m, _, _ in event.spares}  # reasoning that left, pictures that were refused
     checks.rebuilt(head, now, owners, event.decision.reach, hard=hard, soft=isinstance(event, ev.HistoryRefreshed))
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
-        checks.smaller(machine.served.get(event.base, head), now, strict=event.divergence is None)
+        base = machine.served.get(event.base, head)
+        checks.smaller(base, now, raw=revealed, strict=event.divergence is None)
         machine.counts["own"] += 1
 
 
@@ -142,7 +149,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     event = now.event
     decision = event.decision
     if decision is not None and decision.source == "provider":
-        limits = {*WINDOWS, *machine.limits, 3_000, 900, 128_000} - {0}
+        limits = _windows(machine, {*WINDOWS, *machine.limits, 3_000, 900, 128_000} - {0})
         expected = {total * 10_000 // limit for total in machine.totals for limit in limits}
         assert decision.percent in expected, f"PROP-5: usage of {decision.percent} was never reported"
     if isinstance(event, ev.PassDeferred):
@@ -157,11 +164,12 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
         diverged = machine.head is not None and (
             checks.diverges(machine.head, now) < len(machine.head.items) or machine.head.regions != now.regions
         )
-        lasting = machine.flushed or machine.lost or machine.reopened
+        lasting = machine.flushed or machine.lost or machine.reopened or machine.recovering
         assert pressed or lasting or diverged, f"LAW-4: pass {event.number} rebuilt for no cause ({decision})"
         soft = isinstance(event, ev.HistoryRefreshed)
         assert not soft or told.waited, f"LAW-4: pass {event.number} renders m[1] again, and nothing new was published"
-        assert landed or soft, f"PROP-4: pass {event.number} rebuilt and landed nothing"
+        recovered = event.spares and {"thinking_recovery", "picture_recovery"} & set(decision.signals)
+        assert landed or soft or recovered, f"PROP-4: pass {event.number} rebuilt and landed nothing"
     if (
         "flush" in decision.signals
         or decision.percent >= 9_000
@@ -171,6 +179,32 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     tools = [number for number, tag in enumerate(state.tags, 1) if tag.kind == "tool"]
     newest = [number for number in tools if number <= machine.numbered][-3:]
     assert not landed & set(newest), f"a protected result was dropped: {landed & set(newest)}"
+
+
+def _windows(machine: Machine, contexts: set[int]) -> set[int]:
+    """WINDOW-1: what of a context is usable, whichever of its outputs is kept free."""
+    if "gemini" in signing.family(machine):
+        return contexts
+    kept = {min(output, context // 4) for context in contexts for output in OUTPUTS if output < context}
+    return contexts | {max(context - less, context // 2, 1_024) for context in contexts for less in kept}
+
+
+def _batches(machine: Machine, now: checks.Served) -> None:
+    """EMERG-2: in one stay in the force band a second batch of its own is of another figure, or something else pays."""
+    decision = now.event.decision
+    stay = machine.id, signing.family(machine)
+    if machine.batch is not None and machine.batch[1] != stay:
+        machine.batch = None
+    mine = any(did.landed and did.lane == "emergency" for did in decision.lanes)
+    if not mine:
+        return
+    alone = isinstance(now.event, ev.ConversationRebuilt) and set(decision.signals) <= OWN
+    alone = alone and not any(did.landed and did.lane == "queued" for did in decision.lanes)
+    if machine.batch is not None:
+        assert decision.tokens != machine.batch[0], f"EMERG-2: pass {now.number} drops a second time on one sample"
+        assert not alone or decision.percent >= 9_000, f"EMERG-2: pass {now.number} drops again in one stay"
+    machine.batch = decision.tokens, stay
+    machine.counts["emergency batches"] += 1
 
 
 def _by_themselves(machine: Machine, now: checks.Served, state: Any, numbers: set[int]) -> None:
@@ -183,7 +217,9 @@ def _by_themselves(machine: Machine, now: checks.Served, state: Any, numbers: se
         tag = state.tags[number - 1]
         assert tag.kind != "text", f"§{number}§ is a text and landed, and nobody asked for it"
         if tag.kind == "file":
-            assert number < last, f"§{number}§ is a picture with nothing dropped behind it, and nobody asked for it"
+            assert number < last or "picture_recovery" in event.decision.signals, (
+                f"§{number}§ is a picture with nothing dropped behind it, and nobody asked for it"
+            )
             continue
         due = number <= machine.swept or event.decision.percent >= 8_500
         assert due or _repeated_later(now, tag.m), f"§{number}§ landed, and nobody asked for it"
@@ -241,13 +277,14 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
     seen: set[int] = set()
     machine.shy = machine.shy or machine.policy_now().get("compaction") is False
     known = machine.explained
+    left = checks.Left(machine.reduce, machine.shy, machine.asked, machine.thoughtless, machine.stripped)
     for m, item, wire in zip(now.ms, now.items, now.wire, strict=True):
         if wire is None:
             continue
         key = (id(item), wire)
         if key not in known:
-            shy = machine.shy or m in machine.raw
-            known[key] = (item, *checks.explain(machine.codec, machine.reduce, shy, item, wire, machine.asked))
+            mine = replace(left, shy=left.shy or m in machine.raw)
+            known[key] = (item, *checks.explain(machine.codec, mine, item, wire))
         _, tags, lost = known[key]
         assert not tags or m not in machine.raw, f"LAST-6: §{tags[0][0]}§ shows in what went out raw"
         for number, p in tags:
@@ -268,5 +305,6 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
         assert not present & gone, f"PROP-3: half of a tool arc is gone in pass {now.number}: {present & gone}"
     for call in gone:
         numbers = machine.call_tags.get(call, set())  # one for each path of the tree that answers it
-        assert numbers & machine.asked or not machine.reduce, f"PROP-3: the arc {call} is gone, and nobody asked for it"
+        hidden = not machine.reduce or (machine.shy and not numbers)
+        assert numbers & machine.asked or hidden, f"PROP-3: the arc {call} is gone, and nobody asked for it"
     return gone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from support.machine import Machine
 from support.machine_steps import WINDOWS
 
-STEPS = 50
+STEPS = 36
 TOTAL: Counter[str] = Counter()
 FAILED: list[dict[str, Any]] = []
 """The steps of the newest run that failed."""
@@ -52,9 +51,19 @@ class FoldlogMachine(RuleBasedStateMachine):
         window=st.integers(0, 3),
         policy=st.integers(0, 4),
         history=st.sampled_from((0, 1, 1, 1, 2, 3)),
+        model=st.sampled_from((0, 2, 2, 3)),
     )
     def open(
-        self, codec: str, primary: int, reduce: int, ids: bool, sqlite: int, window: int, policy: int, history: int
+        self,
+        codec: str,
+        primary: int,
+        reduce: int,
+        ids: bool,
+        sqlite: int,
+        window: int,
+        policy: int,
+        history: int,
+        model: int,
     ) -> None:
         given = {
             "codec": codec,
@@ -65,6 +74,7 @@ class FoldlogMachine(RuleBasedStateMachine):
             "window": window,
             "policy": policy,
             "history": history,
+            "model": model,
         }
         self.steps.append({"op": "open", **given})
         self.machine = Machine(**given)
@@ -77,7 +87,7 @@ class FoldlogMachine(RuleBasedStateMachine):
             calls=calls,
             out=out,
             door=door,
-            think=odd % 4 == 3,
+            think=(0, 0, 2 if odd & 8 else 0, 1)[odd % 4],
             prefix=odd // 16,
             media=int(odd % 8 == 5),
             extra=odd % 3,
@@ -85,9 +95,63 @@ class FoldlogMachine(RuleBasedStateMachine):
             twin=odd % 7 == 3,
         )
 
-    @rule(out=BODY, door=st.integers(0, 1))
-    def tool_round(self, out: int, door: int) -> None:
-        self.do("round", say=1, calls=2, out=out, door=door, extra=0, big=out % 2 == 1)
+    @rule(out=BODY, door=st.integers(0, 1), think=st.integers(0, 2))
+    def tool_round(self, out: int, door: int, think: int) -> None:
+        self.do("round", say=1, calls=2, out=out, door=door, extra=0, big=out % 2 == 1, think=think)
+
+    @rule(percent=st.sampled_from((88, 97)), calls=st.integers(3, 9), again=st.booleans())
+    def heavy(self, percent: int, calls: int, again: bool) -> None:
+        """Much output, and a window nearly full of it."""
+        self.do("round", say=1, calls=calls, out=8, door=1, extra=0)
+        self.do("usage", percent=percent)
+        self.do("round", say=1, calls=calls, out=7, door=1, extra=0)
+        if again:
+            self.do("round", say=1, calls=calls, out=8, door=0, extra=0)
+
+    @rule(at=SMALL, then=st.integers(0, 8), calls=st.integers(0, 2), out=BODY, twice=st.booleans())
+    def ponder(self, at: int, then: int, calls: int, out: int, twice: bool) -> None:
+        """The model thinks over some rounds; something changes what stands before that; it thinks again."""
+        if then % 2:
+            self.do("switch", to=2, window=1)  # a bound one, where the wire has any
+        for late in range(1, 3 + twice):
+            self.do("round", say=1, calls=calls, out=out, think=late, door=0)
+        if then == 0:
+            self.do("drop", at=at, count=5, what=0)
+            self.do("flush")
+        elif then == 1:
+            self.do("revise", at=at, kind=1, body=out, door=0)
+        elif then == 2:
+            self.do("insert", at=at, calls=0, door=0)
+        elif then == 3:
+            self.do("remove", at=at, count=0, door=0)
+        elif then == 4:
+            self.do("begin", at=at)
+            self.do("end", pieces=1)
+            self.do("loss")
+        elif then == 5:
+            self.do("drop", at=at, count=5, what=0)
+            self.do("usage", percent=88)
+        elif then == 6:
+            self.do("outage", rounds=at % 2, say=1, calls=calls, think=1, then=at)
+        elif then == 7:
+            self.do("change", what=1, to=at)
+        self.do("round", say=1, calls=1, out=out, think=1, door=0)
+
+    @rule(count=st.integers(0, 3), words=st.integers(0, 2), again=st.booleans())
+    def crowd(self, count: int, words: int, again: bool) -> None:
+        self.do("crowd", count=count, words=words, again=again)
+
+    @rule(rounds=st.integers(0, 2), say=BODY, calls=st.integers(0, 2), think=st.integers(0, 1), then=st.integers(0, 5))
+    def outage(self, rounds: int, say: int, calls: int, think: int, then: int) -> None:
+        self.do("outage", rounds=rounds, say=say, calls=calls, think=think, then=then)
+
+    @rule(to=st.integers(0, 4), window=st.integers(0, 3), output=st.integers(0, 2))
+    def switch(self, to: int, window: int, output: int) -> None:
+        self.do("switch", to=to, window=window, output=output)
+
+    @rule(far=st.integers(0, 2), back=st.booleans(), wall=st.integers(0, 2))
+    def jump(self, far: int, back: bool, wall: int) -> None:
+        self.do("jump", far=far, back=back, wall=wall)
 
     @rule(form=st.integers(0, 255), twice=st.booleans())
     def send(self, form: int, twice: bool) -> None:
@@ -245,14 +309,13 @@ class FoldlogMachine(RuleBasedStateMachine):
         TOTAL["examples"] += 1
 
 
-def configured(examples: int) -> settings:
+def configured(examples: int, fresh: bool = False) -> settings:
     """Return the settings of a run. ``machine.shrunk`` makes it shorter; Hypothesis would take minutes.
 
-    The same examples each time, so that what turns red is the change's doing; a run of a length of its own
-    (``FOLDLOG_EXAMPLES``, `make soak`) draws new ones.
+    The same examples each time, so that what turns red is the change's doing; ``fresh``: new ones (`make soak`).
     """
     return settings(
-        derandomize="FOLDLOG_EXAMPLES" not in os.environ,
+        derandomize=not fresh,
         max_examples=examples,
         stateful_step_count=STEPS,
         deadline=None,

@@ -12,11 +12,14 @@ import foldlog
 from foldlog import engine as core_engine
 from foldlog.storage.protocol import open_log
 from support import machine_host as host
+from support import machine_signing as signing
 from support.machine_history import Told
 from support.machine_store import Watched
 
 Step = dict[str, Any]
-MODELS = ("claude-test-1", "claude-test-2")
+SAME_FAMILY = 2
+"""How many of a wire's models differ in name alone."""
+OUTPUTS = (0, 1_000, 900_000)
 SYSTEMS: tuple[Any, ...] = (None, "You help.", [{"type": "text", "text": "You help with care."}])
 POLICIES: tuple[dict[str, Any] | None, ...] = (
     {"protected_tokens": 20, "execute_threshold_percentage": 40},
@@ -26,6 +29,7 @@ POLICIES: tuple[dict[str, Any] | None, ...] = (
     {"compaction": False},
 )
 WINDOWS = (4_000, 12_000, 0, 1_500)
+JUMPS = (3_600_000, 26 * 3_600_000, 10 * 24 * 3_600_000)
 TTLS = (300_000, 60_000, 300_000, 1 << 62, 300_000)
 THRESHOLDS = (4_000, 2_000, 6_500, 6_500, 6_500)
 OWN = {"own_worth", "own_held", "force", "execute"}
@@ -38,7 +42,7 @@ class Steps:
         self,
         say: int = 1,
         calls: int = 0,
-        think: bool = False,
+        think: int = 0,
         out: int = 0,
         prefix: int = 0,
         media: int = 0,
@@ -59,13 +63,14 @@ class Steps:
             self.advance(before)
 
     def _round(
-        self, say: int, calls: int, think: bool, out: int, prefix: int, media: int, extra: int, big: bool, twin: bool
+        self, say: int, calls: int, think: int, out: int, prefix: int, media: int, extra: int, big: bool, twin: bool
     ) -> host.Round:
         uid = "" if twin else self._uid()
         said: list[host.Part] = []
-        if think and self.codec != "openai-chat":
-            said.append({"t": "think", "s": f"thinking {self._uid()}", "sig": "c2ln"})
         blank = say % len(host.BODIES) in host.BLANKS
+        late = think == 2 and bool(calls) and not blank
+        if think and not late:
+            said += self._thought(said)
         if not (blank and (self.codec == "openai-chat" or calls)) or self.codec == "anthropic":
             said.append(host.text(say, uid, prefix))
         if big and not blank:
@@ -80,6 +85,8 @@ class Steps:
             }
             for i, name in enumerate(names)
         ]
+        if late:
+            said += self._thought(said)
         said += made
         if not said:
             said.append(host.text(0, uid))
@@ -100,6 +107,11 @@ class Steps:
         if self.codec == "openai-responses":  # each item of an answer is a message
             answer = [self._message("assistant", [one]) for one in said]
         return [*answer, *follow, *([self._message("user", also)] if also else [])]
+
+    def _thought(self, before: list[host.Part]) -> list[host.Part]:
+        """Return what the model thinks behind ``before``; nothing on a wire that shows no reasoning."""
+        found = signing.thought(self, before) if self.codec != "openai-chat" else None  # type: ignore[arg-type]
+        return [] if found is None else [found]
 
     def do_send(self, form: int = 0, twice: bool = False) -> None:
         """The host hands over its whole array, perhaps in another form, perhaps twice."""
@@ -342,7 +354,7 @@ class Steps:
     def do_change(self, what: int = 0, to: int = 0) -> None:
         """The host changes model, system, tools, policy or window."""
         if what % 5 == 0:
-            self.model = to % len(MODELS)
+            self.model = to % SAME_FAMILY
         elif what % 5 == 1:
             self.system = to % len(SYSTEMS)
         elif what % 5 == 2:
@@ -351,6 +363,19 @@ class Steps:
             self.policy = to % len(POLICIES)
         else:
             self.window = to % len(WINDOWS)
+
+    def do_switch(self, to: int = 0, window: int = 0, output: int = 0) -> None:
+        """The session goes on with a model of any family, and with its window, or one nobody knows."""
+        old = self.model
+        self.model = to % len(signing.MODELS[self.codec])
+        self.window, self.output = window % len(WINDOWS), output % len(OUTPUTS)
+        self.counts["families switched"] += max(old, 1) != max(self.model, 1)
+
+    def do_jump(self, far: int = 0, back: bool = False, wall: int = 0) -> None:
+        """The host's clock leaps, and (``wall`` 1) the store's with it, or (2) the store's alone."""
+        by = JUMPS[far % len(JUMPS)] * (-1 if back else 1)
+        self.now = max(self.now + (by if wall % 3 < 2 else 0), 1_000)
+        self.wall = max(self.wall + (by if wall % 3 else 0), 1_000)
 
     def do_crash(self, snapshot: bool = False) -> None:
         """LAW-1: the process dies; the next one begins from the log, or from a snapshot taken now or earlier."""
@@ -361,7 +386,13 @@ class Steps:
             self.log = Watched(open_log(self.url))
             self.conflicts = 0
         self.work = None
+        self._orphan()
         self.engines = [self._engine(), self._engine()]
+
+    def _orphan(self) -> None:
+        """Leave what went out unrecorded behind: only the process that sent it, and its host, know of it."""
+        if self.owed is not None:
+            self.orphaned, self.last = True, None
 
     def do_snapshot(self) -> None:
         """Both folds are kept, whatever their age."""
@@ -374,6 +405,7 @@ class Steps:
     def do_race(self) -> None:
         """Another process that knows the session as it was goes on with it."""
         self.session(1).core.hot()
+        self._orphan()
         self.engines.reverse()
 
     def do_intrude(self, what: int = 0) -> None:
@@ -416,7 +448,14 @@ class Steps:
     def do_fork(self, at: int = 0) -> None:
         """The session is forked, and the host goes on in the fork."""
         state = self.hot().state
-        if self.head is None or self.forks > 2 or not self._current(self.flat()) or self.log.fault or self.log.before:
+        if (
+            self.owed is not None
+            or self.head is None
+            or self.forks > 2
+            or not self._current(self.flat())
+            or self.log.fault
+            or self.log.before
+        ):
             return
         self.forks += 1
         keep = len(self.rounds) if at % 3 == 0 else 1 + at % len(self.rounds)

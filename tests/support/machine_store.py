@@ -12,7 +12,7 @@ from foldlog.storage.protocol import Chunk, Head, Log
 
 class Watched:
     """A ``Log`` over another. ``before`` is called once, in front of the next append
-    (``whole``: it will hand over the whole array); ``fault`` breaks the next one."""
+    (``whole``: it will hand over the whole array); ``fault`` breaks the next one; ``down``: none succeeds."""
 
     def __init__(self, log: Log) -> None:
         self.inner = log
@@ -20,12 +20,15 @@ class Watched:
         self.before: Callable[[], None] | None = None
         self.whole = False
         self.fault = ""
+        self.down = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     def append(self, stream: str, expected: int, events: Sequence[Event], chunks: Iterable[Chunk] = ()) -> Head:
         """Append, after the interloper, with the fault."""
+        if self.down:
+            raise StoreBusy("the store is busy for long, says the test")
         fault, self.fault = self.fault, ""
         interloper, self.before = self.before, None
         if interloper is not None:
