@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from .parts import FRONT
+
 Label: TypeAlias = Literal["limit", "used", "input", "part", "output", "other"]
 Bounds: TypeAlias = Literal["", "prompt", "combined", "unknown"]
 
@@ -184,12 +186,18 @@ class _Seen(msgspec.Struct, frozen=True):
     value: int
     label: Label
     words: str
+    front: bool
 
 
 def read(text: str, fields: Mapping[str, int]) -> Figures:
-    """Return the figures of an overflow's text, or of the fields beside it where the text has none."""
+    """Return the figures of an overflow's text, or of the fields beside it where the text has none.
+
+    A status a client put in front ("400 Input tokens exceed ...") is no limit, and an amount only where it
+    is over the limit.
+    """
     seen = [one for one in _labelled(text) if one.label != "other"]
-    limit = next((one for one in seen if one.label == "limit"), None)
+    limit = next((one for one in seen if one.label == "limit" and not one.front), None)
+    seen = [one for one in seen if not one.front or (limit is not None and one.value > limit.value)]
     used = next((one for one in seen if one.label == "used"), None)
     parts = _distinct([one for one in seen if one.label == "part"])
     inputs = parts or [one for one in seen if one.label == "input"][:1]
@@ -236,6 +244,8 @@ def _distinct(parts: list[_Seen]) -> list[_Seen]:
 def _labelled(text: str) -> list[_Seen]:
     found: list[_Seen] = []
     numbers = []
+    status = FRONT.match(text[:120])
+    front = status.start(1) if status is not None and int(status[1]) >= 400 else -1
     for number in NUMBER.finditer(text):
         numbers.append(number)
         if len(numbers) == NUMBERS:
@@ -253,7 +263,7 @@ def _labelled(text: str) -> list[_Seen]:
         if label == "other" and _SAID.search(left) and any(one.label == "limit" for one in found):
             label = "used"
         words = f"{_sentence(left)[-60:].lstrip()}{number[0]}{re.split(r'[.;,)]', right)[0][:32].rstrip()}"
-        found.append(_Seen(value, label, words.strip(" ,;:(")))
+        found.append(_Seen(value, label, words.strip(" ,;:("), number.start() == front))
     return found
 
 

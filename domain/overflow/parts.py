@@ -50,11 +50,12 @@ _LOOSE_CODE = re.compile(
     r"[\"'](code|type|status|error|__type|finish_reason|stop_reason)[\"'] ?: ?[\"']([\w.-]{3,80})[\"']"
 )
 _LOOSE_FIGURE = re.compile(r"[\"']([A-Za-z_]{3,40})[\"'] ?: ?[\"']?(\d{1,12})[\"']?(?=\s*[,}\]])")
-_FRONT = re.compile(
+FRONT = re.compile(
     r"\W{0,8}(?:(?:api|http|error|status|code|response|request|failed|with|server|returned|got|unexpected"
     r"|\d{1,2}/\d)[\s:(/#.\[\"'-]{0,4}){0,8}([1-5]\d\d)\b(?![.,]?\d)",
     re.IGNORECASE,
 )
+"""HTTP's status as clients put it in front of what the provider said."""
 _ESCAPED = re.compile(r"\\{1,4}u([0-9a-fA-F]{4})")
 _SLASHED = re.compile(r"\\{1,4}([nrt\"'/\\])")
 _JOINED = re.compile("(?<=\\d)[\u00a0\u2009\u202f\u2007](?=\\d{3})")
@@ -122,7 +123,7 @@ def take(body: bytes | str, status: int = 0) -> Said:
 
 def _look(found: _Found, text: str, depth: int, *, spoken: bool) -> None:
     """Take in one text: JSON as a whole, events of a stream, JSON behind a prefix, or words."""
-    front = _FRONT.match(text[:120])
+    front = FRONT.match(text[:120])
     if front and not found.status and (depth == 0 or int(front[1]) >= 400):
         found.status = int(front[1])
     if depth > DEEP:

@@ -183,11 +183,12 @@ def stage(
     policy: str = "",
     summarizer: str = "extractive",
     model: str = "",
+    wire: str = "",
 ) -> Iterator[Stage]:
     """Set a stage below ``root``. ``managed``: foldlog stands between host and provider; ``policy``:
-    lines of its policy (TOML), ``summarizer``: who summarises for it.
+    lines of its policy (TOML), ``summarizer``: who summarises for it; ``wire``: another than the host's usual one.
     """
-    with base.room(root, host.WINDOW, model or host.MODEL) as room:
+    with base.room(root, host.WINDOW, model or host.MODEL, wire or host.WIRE) as room:
         scripts.fill(room.work)
         scene = room.root / "scenario.json"
         made = script(room.work)

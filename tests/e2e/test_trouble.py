@@ -6,7 +6,7 @@ import re
 
 import pytest
 from e2e import measure, scripts
-from e2e.hosts import claude
+from e2e.hosts import claude, codex, opencode
 from e2e.provider import record
 from e2e.provider.scenario import Failure
 from e2e.stage import stage
@@ -21,6 +21,16 @@ TROUBLE = (
     Failure(6, "slow", seconds=1.5),
     Failure(7, "error_event"),
 )
+
+OTHERS = {
+    "anthropic": "The model returned the following errors: prompt is too long: {used} tokens > {limit} maximum",
+    "openai-chat": "This model's maximum prompt length is {limit} but the request contains {used} tokens.",
+    "openai-responses": (
+        "Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in {used} tokens. Please "
+        "reduce the length of the messages."
+    ),
+}
+"""Words of other providers on the same wires: Bedrock, xAI, Azure."""
 
 
 def events(db, kind):
@@ -56,35 +66,44 @@ def test_busy_providers_and_broken_streams_are_lived_through(host, tmp_path):
     assert wrong == []
 
 
-def test_an_overflow_is_learnt_and_the_work_goes_on(host, tmp_path):
-    """The provider's window turns out smaller than configured. The proxy learns it, folds and asks again before the
-    host sees anything; a plugin learns it, the turn ends with the provider's words, and the next one fits.
+@pytest.mark.parametrize("wire", OTHERS)
+def test_an_overflow_is_learnt_and_the_work_goes_on(host, tmp_path, wire):
+    """The provider's window turns out smaller than configured, twice, in its own words and in another's. The proxy
+    learns it, folds and asks again before the host sees anything; Pi and OMP are asked for one more request; on
+    OpenCode the turn ends with the provider's words, and the next one fits.
     """
+    if host in {claude, codex} and wire != host.WIRE:
+        pytest.skip(f"{host.NAME} speaks {host.WIRE} alone")
     limit = host.WINDOW * 3 // 4
-    failures = (Failure(9, "overflow", limit=limit, used=limit + 900),)
-    script = lambda work: scripts.trouble(work, host.WINDOW, failures, steps=16)  # noqa: E731
-    with stage(tmp_path / "r", host, script, managed=True) as made:
+    failures = (
+        Failure(6, "overflow", limit=limit, used=limit + 900),
+        Failure(11, "overflow", limit=limit - 100, used=limit + 700, words=OTHERS[wire]),
+    )
+    script = lambda work: scripts.trouble(work, host.WINDOW, failures, steps=14)  # noqa: E731
+    with stage(tmp_path / "r", host, script, managed=True, wire=wire) as made:
         ran = made.play(scripts.PROMPT.format(track="main", step=0))
-        if not made.proxy_used and host.said(ran) != "The list is done.":
-            ran = made.play(scripts.PROMPT.format(track="main", step=9), host.session_of(ran))
+        for failure in failures if host is opencode else ():
+            assert ran.code != 0
+            ran = made.play(scripts.PROMPT.format(track="main", step=failure.step), host.session_of(ran))
         assert (ran.code, host.said(ran)) == (0, "The list is done."), (ran.out[-2000:], ran.err[-2000:])
-    told = events(made.db, ev.OverflowReported)
-    assert len(told) == 1
-    assert (told[0].limit, told[0].used) in {(limit, limit + 900), (0, 0)}  # one wire gives no figures
+    told = [(each.limit, each.used) for each in events(made.db, ev.OverflowReported)]
+    known = (limit, limit + 900) if wire != "openai-responses" else (0, 0)  # there its own words have no figures
+    assert told == [known, (limit - 100, limit + 700)]
     assert [each.n for each in made.records if each.kind == "summary"] == [], "the host compacted by itself"
     assert [each.message for each in made.records if each.failure == "invalid"] == []
-    refused = next(each for each in made.records if each.failure == "overflow")
-    again = next(each for each in made.records if each.n > refused.n and each.step == 9)
-    assert again.status == 200
-    if made.proxy_used:
-        assert measure.size(again) < measure.size(refused)
+    refused = [each for each in made.records if each.failure == "overflow"]
+    assert [each.step for each in refused] == [failure.step for failure in failures]
+    for each in refused:
+        again = next(other for other in made.records if other.n > each.n and other.step == each.step)
+        assert again.status == 200
+        assert measure.size(again) < measure.size(each)
 
 
 @pytest.mark.parametrize("bound", [False, True], ids=["signed", "bound"])
 def test_thinking_comes_back_as_it_was(host, tmp_path, bound):
-    """Signed thinking, and thinking bound to every byte before it: the provider checks each block it gets back."""
-    if host.WIRE != "anthropic":
-        pytest.skip("no signed thinking on this wire")
+    """Signed or encrypted thinking, and thinking bound to every byte before it: the provider checks what comes back."""
+    if bound and host.WIRE != "anthropic":
+        pytest.skip("thinking is bound to nothing on this wire")
     model = f"{'claude' if host is claude else 'scripted'}-sonnet-5-5" if bound else ""
     script = lambda work: scripts.long(work, host.WINDOW, steps=24, stop=99, bound=bound)  # noqa: E731
     made = play(tmp_path, host, script, model=model)

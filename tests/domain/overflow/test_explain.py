@@ -211,6 +211,9 @@ def test_an_address_alone_says_nothing(address: str):
         ("maximum context length is 2,00,000 tokens, your prompt has 2,10,000 tokens", 200_000, 210_000),
         ('{"error":{"message":"context size exceeded","n_ctx":"4096","n_prompt_tokens":5000}}', 4_096, 5_000),
         ('{"error":{"message":"context size exceeded","n_ctx":4096,"n_prompt_tokens":50', 4_096, 0),
+        ("413 Prompt tokens exceed the limit of 3000", 3_000, 0),
+        ("Error: 400 Input tokens exceed the configured limit of 32900 tokens.", 32_900, 0),
+        ("516 prompt tokens exceed the limit of 512", 512, 516),
     ],
 )  # fmt: skip
 def test_only_a_number_that_is_said_to_be_a_limit_is_one(text: str, limit: int, used: int):
@@ -218,6 +221,15 @@ def test_only_a_number_that_is_said_to_be_a_limit_is_one(text: str, limit: int, 
     said = explain(400, text)
     assert said.overflow
     assert (said.limit, said.used) == (limit, used), said.provenance
+
+
+@pytest.mark.rule("OVER-3")
+@pytest.mark.parametrize("one", [*NUMBERED, *VECTORS["figures"]], ids=lambda one: one["text"][:60])
+def test_a_status_in_front_counts_nothing(one: dict[str, Any]):
+    if one["text"][:1].isdigit():
+        pytest.skip("it has one")
+    alone, behind = explain(400, one["text"]), explain(None, f"400 {one['text']}")
+    assert (behind.limit, behind.used, behind.input) == (alone.limit, alone.used, alone.input), behind.provenance
 
 
 @pytest.mark.rule("OVER-3")

@@ -29,6 +29,7 @@ class Room:
     root: Path
     window: int
     model: str
+    wire: str
     environ: dict[str, str] = field(default_factory=dict)
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -77,9 +78,9 @@ class Ran:
 
 
 @contextmanager
-def room(root: Path, window: int, model: str) -> Iterator[Room]:
-    """Make a room below ``root``; whatever was started in it is ended."""
-    made = Room(root, window, model)
+def room(root: Path, window: int, model: str, wire: str) -> Iterator[Room]:
+    """Make a room below ``root``; whatever was started in it is ended. ``wire``: what is spoken with the provider."""
+    made = Room(root, window, model, wire)
     for folder in (made.home, made.work, made.provider, root / "run"):
         folder.mkdir(parents=True)
     (root / "run").chmod(0o700)

@@ -13,7 +13,7 @@ WIRE = "openai-responses"
 MODEL = "scripted-1"
 WINDOW = 36_000
 TOOLS_BY_MCP = True
-FORKS = False
+FORKS = True
 
 
 def prepare(room: Room, base: str) -> None:
@@ -59,11 +59,11 @@ def manage(stage: Any) -> None:
 def command(
     room: Room, prompt: str, session: str = "", *, fork: bool = False, pictures: tuple[Path, ...] = ()
 ) -> list[str]:
-    """Return the command line; ``session`` is resumed."""
+    """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
     binary = NODE_MODULES / ".bin" / "codex"
     flags = ["--skip-git-repo-check", "--json", "--dangerously-bypass-approvals-and-sandbox"]
     flags += [flag for file in pictures for flag in ("-i", str(file))]
-    return [str(binary), "exec", *(["resume", session] if session else []), *flags, "--", prompt]
+    return [str(binary), "exec", *(["fork" if fork else "resume", session] if session else []), *flags, "--", prompt]
 
 
 def session_of(ran: Ran) -> str:

@@ -24,8 +24,17 @@ QUIET = {
 }
 
 
-def config(room: Room, base: str, npm: str = "@ai-sdk/anthropic") -> dict[str, object]:
+NPM = {
+    "anthropic": "@ai-sdk/anthropic",
+    "openai-chat": "@ai-sdk/openai-compatible",
+    "openai-responses": "@ai-sdk/openai",
+}
+"""The packages, all of them inside the binary, by which OpenCode speaks a wire."""
+
+
+def config(room: Room, base: str, wire: str = "") -> dict[str, object]:
     """Return opencode.json with a provider at ``base``."""
+    npm = NPM[wire or room.wire]
     model = {
         "name": room.model,
         "limit": {"context": room.window, "output": 4096},

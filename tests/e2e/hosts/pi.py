@@ -16,6 +16,14 @@ TOOLS_BY_MCP = False
 FORKS = True
 
 
+APIS = {
+    "anthropic": ("anthropic-messages", ""),
+    "openai-chat": ("openai-completions", "/v1"),
+    "openai-responses": ("openai-responses", "/v1"),
+}
+"""What Pi calls a wire, and what it wants behind the address there."""
+
+
 def models(room: Room, base: str) -> dict[str, object]:
     """Return the provider's entry, the same for Pi and OMP."""
     model = {
@@ -27,7 +35,8 @@ def models(room: Room, base: str) -> dict[str, object]:
         "maxTokens": 4096,
         "cost": {"input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75},
     }
-    return {"providers": {"scripted": {"baseUrl": base, "api": "anthropic-messages", "apiKey": KEY, "models": [model]}}}
+    api, path = APIS[room.wire]
+    return {"providers": {"scripted": {"baseUrl": base + path, "api": api, "apiKey": KEY, "models": [model]}}}
 
 
 def prepare(room: Room, base: str) -> None:

@@ -23,7 +23,7 @@ from .scenario import Failure, Scenario
 
 BUSY = "Overloaded"
 RATE = "This request would exceed your account's rate limit. Please try again later."
-_SESSION_HEADERS = ("x-claude-code-session-id", "x-session-id", "session-id", "session_id")
+_SESSION_HEADERS = ("x-claude-code-session-id", "x-session-id", "thread-id", "session-id", "session_id")
 
 
 @dataclass(slots=True)
@@ -181,8 +181,8 @@ def _refusal(
 
     def refuse(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> Response:
         line.status, line.message, line.failure = status, message, kind
-        if kind == "overflow" and wire.name == "openai-responses" and line.stream:
-            line.status = 200  # this wire says it inside the stream
+        if message == responses.OVERFLOW and wire.name == "openai-responses" and line.stream:
+            line.status = 200  # there it is said inside the stream
             return Response(responses.error_event(message), media_type="text/event-stream")
         return JSONResponse(wire.module.error(status, message), status, headers)
 

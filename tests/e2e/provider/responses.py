@@ -168,6 +168,14 @@ def stream(answer: Answer) -> Iterator[bytes]:
             yield event("response.content_part.done", {**at, "content_index": 0, "part": item["content"][0]})
         else:
             yield event("response.output_item.added", {"output_index": index, "item": {**item, "summary": []}})
+            at["summary_index"] = 0
+            text = item["summary"][0]["text"]
+            part = {"type": "summary_text", "text": ""}
+            yield event("response.reasoning_summary_part.added", {**at, "part": part})
+            for piece in halves(text):
+                yield event("response.reasoning_summary_text.delta", {**at, "delta": piece})
+            yield event("response.reasoning_summary_text.done", {**at, "text": text})
+            yield event("response.reasoning_summary_part.done", {**at, "part": {**part, "text": text}})
         yield event("response.output_item.done", {"output_index": index, "item": item})
     yield event("response.completed", {"response": whole(answer)})
 

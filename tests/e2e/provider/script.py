@@ -30,7 +30,8 @@ _KINDS = {
     "write": ("write",),
     "reduce": ("ctx_reduce",),
     "expand": ("ctx_expand",),
-    "task": ("task", "agent"),
+    "task": ("task", "spawn_agent", "agent"),
+    "wait": ("wait_agent",),
 }
 
 
@@ -181,8 +182,11 @@ def _argument(name: str, call: Call, seen: Seen) -> Any:
         return tags_to_drop(seen.everything, call.keep) or None
     if call.do == "expand" and plain in {"tag", "tags", "number", "id"}:
         return _dropped(seen.everything)
-    if call.do == "task" and plain == "prompt":
-        return f"Do your part. [[{call.track}:0]]"
+    if call.do == "task" and plain in {"prompt", "message", "tasks"}:
+        prompt = f"Do your part. [[{call.track}:0]]"
+        return [{"task": prompt}] if plain == "tasks" else prompt
+    if call.do == "wait" and plain == "targets":
+        return re.findall(r'agent_id\\*"\s*:\s*\\*"([\w-]+)', seen.everything)
     if plain in {"description", "i"}:
         return "one step"
     return None
