@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -33,7 +34,7 @@ from .projections.fold import Folded, find_pass, load
 from .projections.hot import Hot
 from .projections.intake import Options, Reader
 from .projections.wire import CURRENT, wire
-from .request import Delta, Request
+from .request import Delta, InHand, Request
 from .storage.protocol import Log, open_log
 
 __all__ = ["Delta", "Engine", "Reply", "Request", "Session", "Status", "built", "wall_clock"]
@@ -56,6 +57,7 @@ class Session:
 
     def __init__(self, core: engine.Core) -> None:
         self.core = core
+        self._newest: weakref.ref[Request] | None = None  # what its caller lets go of is not kept here
 
     @property
     def id(self) -> str:
@@ -169,15 +171,20 @@ class Session:
         with self.core.lock:
             return _status(self.core)
 
-    def build(self, produced: engine.Produced) -> requests.Built:
-        """Return the whole request of a pass as bytes: from memory if it is the newest, else from the log."""
+    def build(self, produced: engine.Produced, before: InHand | None = None) -> requests.Built:
+        """Return the whole request of a pass as bytes: from memory if it is the newest, else from the log.
+
+        Where it only goes on behind ``before`` nothing is rendered again.
+        """
         with self.core.lock:
             hot = self.core.hot()
             state = hot.state
             newest = state.last_version == produced.version and state.base == produced.event.number
             if not newest or state.base_keep != state.base_len or len(state.path) != state.base_len:
                 return built(self.core, load(self.core.log, self.core.stream, produced.version), produced.event)
-            return built(self.core, hot, produced.event)
+            event = produced.event
+            longer = before and requests.extend(before[1], before[0], event, path_of(state, event), produced.delta)
+            return longer or built(self.core, hot, event)
 
     def watch(self) -> None:
         """Look whether older history is due for a summary. Called when a request was made or answered."""
@@ -188,7 +195,11 @@ class Session:
     def _request(self, produced: engine.Produced, timed: bool) -> Request:
         self.watch()
         state = self.core.hot().state
-        return Request(self, produced, calibrated(state, state.model, produced.event.tokens), timed)
+        last = self._newest() if self._newest is not None else None
+        estimate = calibrated(state, state.model, produced.event.tokens)
+        made = Request(self, produced, estimate, timed, last.in_hand if last is not None else None)
+        self._newest = weakref.ref(made)
+        return made
 
     def _original(self, state: State, number: int) -> Reply:
         if not 0 < number <= len(state.tags):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,10 @@ DETAIL = 2_000
 OUTCOMES = ("overflow", "not_processed", "aborted", "broken", "unknown")
 
 
+InHand: TypeAlias = tuple[int, requests.Built]
+"""The number of a pass and its request as bytes, which somebody still holds."""
+
+
 class Session(Protocol):
     """The session a request belongs to, as far as a request asks of it."""
 
@@ -34,8 +38,8 @@ class Session(Protocol):
         """The session in memory."""
         ...
 
-    def build(self, produced: engine.Produced) -> requests.Built:
-        """Return the whole request of a pass as bytes."""
+    def build(self, produced: engine.Produced, before: InHand | None = None) -> requests.Built:
+        """Return the whole request of a pass as bytes. ``before``: one it may go on behind."""
         ...
 
     def reopen(self, pass_number: int | None = None) -> Request:
@@ -71,12 +75,20 @@ class Request:
     ``messages``, ``system`` and ``tools`` are built when asked for, from the log where the session has moved on.
     """
 
-    def __init__(self, session: Session, produced: engine.Produced | Replayed, estimate: int, timed: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        produced: engine.Produced | Replayed,
+        estimate: int,
+        timed: bool,
+        before: InHand | None = None,
+    ) -> None:
         event = produced.event
         self._session = session
         self._produced = produced
         self._timed = timed
         self._built: requests.Built | None = None
+        self._before = before
         self.level = requests.level(event)
         self.reasons: tuple[str, ...] = requests.reasons(event)
         self.digest = event.digest.hex()
@@ -110,13 +122,20 @@ class Request:
     def built(self) -> requests.Built:
         """The whole request as bytes."""
         if self._built is None:
-            self._built = self._whole()
+            self._built, self._before = self._whole(), None
         return self._built
+
+    @property
+    def in_hand(self) -> InHand | None:
+        """What the next request may go on behind: this one, where its bytes were asked for and it is the head's."""
+        event = self._produced.event
+        side = isinstance(event, ev.PassDeferred) and event.side is not None
+        return None if self._built is None or side else (event.number, self._built)
 
     def _whole(self) -> requests.Built:
         made = self._produced
         if isinstance(made, engine.Produced):
-            return self._session.build(made)
+            return self._session.build(made, self._before)
         base = self._session.reopen(made.event.base).built
         more = [(raw, one.m) for one in made.delta for raw in one.json]
         return msgspec.structs.replace(

@@ -157,6 +157,7 @@ class Built(msgspec.Struct, frozen=True):
     """A request as bytes. ``system`` and ``tools``: JSON, empty to leave out; the first ``head`` messages are ours.
 
     ``leading`` of ``messages`` are system messages; ``owners[i]`` is the ordinal message i came from (0: ours).
+    ``length``: how many messages of the path it holds, those included that became none.
     """
 
     codec: str
@@ -168,6 +169,7 @@ class Built(msgspec.Struct, frozen=True):
     leading: int
     head: int
     digest: bytes
+    length: int
 
     def marked(self, ttl: str | None = None) -> tuple[Any, list[Any]]:
         """Return new objects of system and messages with cache marks: system end, m[0], m[1], tail (convention 26)."""
@@ -195,6 +197,28 @@ def build(view: View, path: Sequence[int], raw: Callable[[int], bytes], text: Te
         leading=len(above),
         head=len(front),
         digest=sent[-1].digest if sent else prefix_digest(view, text),
+        length=len(sent),
+    )
+
+
+def extend(before: Built, number: int, event: ev.Pass, path: Sequence[int], delta: Sequence[Sent]) -> Built | None:
+    """Return the request of ``event`` as that of pass ``number`` and what is new; None where it is anything else.
+
+    ``path``: the messages the request of ``event`` sends, ``delta``: what the pass added to them.
+    """
+    if not isinstance(event, ev.PassDeferred) or event.side is not None or event.divergence is not None:
+        return None
+    added = [one.m for one in delta]
+    if event.base != number or event.wire != before.wire or list(path[before.length :]) != added:
+        return None
+    if not delta or delta[-1].digest != event.digest:
+        return None
+    return msgspec.structs.replace(
+        before,
+        messages=(*before.messages, *(message for one in delta for message in one.json)),
+        owners=(*before.owners, *(one.m for one in delta for _ in one.json)),
+        digest=event.digest,
+        length=len(path),
     )
 
 

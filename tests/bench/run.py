@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import msgspec
@@ -88,36 +88,44 @@ def deferred(folder: Path, sizes: tuple[int, ...]) -> bool:
 
 
 def whole(folder: Path, sizes: tuple[int, ...]) -> bool:
-    """2. The host hands over its whole array of 10k messages: <= 1.5 x decoding and encoding that array once."""
+    """2. The host hands over its whole array of 10k messages: <= 1.5 x decoding and encoding that array once.
+
+    The pass alone, and with the array that comes back, as bytes and as Python objects (which are decoded anew).
+    """
     size = min(10_000, sizes[-1])
     say("2", f"deferred pass, whole array of {size:,} messages", "≤ 1.5 × decode + encode of the array with msgspec")
-    session, steps, _ = fresh(folder, "w", 7)
-    array: list[Any] = []
-    for step in steps:
-        array += [msgspec.json.decode(raw) for raw in step.messages]
-        if len(array) >= size:
-            break
-    session.prepare(array)
-    passes, built, bases = [], [], []
-    for step in itertools.islice(steps, 12):
-        array += [msgspec.json.decode(raw) for raw in step.messages]
-        begin = perf_counter()
-        request = session.prepare(array, now=step.at / 1000)
-        passes.append(perf_counter() - begin)
-        begin = perf_counter()
-        assert len(request.messages) >= len(array)
-        built.append(perf_counter() - begin)
-        begin = perf_counter()
-        msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(array)))
-        bases.append(perf_counter() - begin)
-        begin = perf_counter()
-        msgspec.json.encode(array)
-        bases[-1] -= perf_counter() - begin
-    ratio = statistics.median(passes) / statistics.median(bases)
-    with_array = (statistics.median(passes) + statistics.median(built)) / statistics.median(bases)
-    show("pass", f"{statistics.median(passes) * 1e3:.1f} ms = {ratio:.2f} × ({statistics.median(bases) * 1e3:.1f} ms)")
-    show("pass and the whole array back", f"{with_array:.2f} ×")
-    return verdict(ratio <= 1.5, must=False)
+    good = True
+    for length in (size, *(n for n in sizes if n > size)):
+        session, steps, _ = fresh(folder, f"w{length}", 7)
+        array: list[Any] = []
+        for step in steps:
+            array += [msgspec.json.decode(raw) for raw in step.messages]
+            if len(array) >= length:
+                break
+        request = session.prepare(array)
+        assert request.messages_json
+        rows = []
+        for step in itertools.islice(steps, 12):
+            array += [msgspec.json.decode(raw) for raw in step.messages]
+            begin = perf_counter()
+            request = session.prepare(array, now=step.at / 1000)
+            passed = perf_counter()
+            assert len(request.messages_json) >= len(array)
+            back = perf_counter()
+            assert len(request.messages) >= len(array)
+            decoded = perf_counter()
+            encoded = msgspec.json.encode(array)
+            msgspec.json.decode(encoded)
+            end = perf_counter()
+            rows.append((passed - begin, back - begin, decoded - begin, end - decoded))
+        took, bytes_back, objects_back, base = (statistics.median(column) for column in zip(*rows, strict=True))
+        good = good and bytes_back <= 1.5 * base
+        show(
+            f"{length:>6} messages ({len(encoded) / 1e6:.0f} MB)",
+            f"pass {took * 1e3:.0f} ms = {took / base:.2f} × ({base * 1e3:.0f} ms)",
+            f"with the array back as JSON {bytes_back / base:.2f} ×, as Python objects {objects_back / base:.2f} ×",
+        )
+    return verdict(good)
 
 
 def through_the_proxy(folder: Path, sizes: tuple[int, ...]) -> bool:
@@ -249,20 +257,32 @@ def opening(folder: Path, sizes: tuple[int, ...]) -> bool:
                 break
         session.core.log.backup(path)
         name = session.core.stream
-    cold, warm = [], []
-    for _ in range(3):
+    cold, warm, saved = [], [], []
+    for _ in range(5):
         with foldlog.Engine.open(f"sqlite:///{path}", summarizer=None) as engine:
-            begin = perf_counter()
+            begin, own = perf_counter(), process_time()
             folded = fold.load(engine.log, name, snapshots=False)
-            cold.append(perf_counter() - begin)
+            cold.append((perf_counter() - begin, process_time() - own))
+            version, digest = folded.state.version, folded.digest
             body = msgspec.msgpack.encode((folded.state, folded.view))
-            engine.log.save_snapshot(name, folded.state.version, folded.digest, fold.FORM, body)
             begin = perf_counter()
-            fold.load(engine.log, name)
-            warm.append(perf_counter() - begin)
-    show("without", f"{min(cold) * 1e3:.0f} ms for {folded.state.version:,} events")
-    show("from a snapshot", f"{min(warm) * 1e3:.0f} ms, {len(body) / 1e6:.1f} MB")
-    return verdict(min(cold) <= 1.5 and min(warm) <= 0.15, must=False)
+            engine.log.save_snapshot(name, version, digest, fold.FORM, body)
+            saved.append(perf_counter() - begin)
+            del folded
+        with foldlog.Engine.open(f"sqlite:///{path}", summarizer=None) as engine:
+            begin, own = perf_counter(), process_time()
+            folded = fold.load(engine.log, name)
+            warm.append((perf_counter() - begin, process_time() - own))
+            assert folded.snapshot == version
+            del folded
+    show("without", f"{least(cold)} for {version:,} events")
+    show("from a snapshot", f"{least(warm)}, {len(body) / 1e6:.1f} MB (keeping it: {min(saved) * 1e3:.0f} ms)")
+    return verdict(min(cold)[0] <= 1.5 and min(warm)[0] <= 0.15, must=False)
+
+
+def least(taken: list[tuple[float, float]]) -> str:
+    """Say the least of several times: by the clock, which counts, and of it this process's own."""
+    return f"{min(wall for wall, _ in taken) * 1e3:.0f} ms (processor {min(own for _, own in taken) * 1e3:.0f} ms)"
 
 
 def size_of_log(folder: Path, sizes: tuple[int, ...]) -> bool:

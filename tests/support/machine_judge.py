@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from foldlog.domain import events as ev
 from foldlog.domain.paths import path_of
 from foldlog.domain.state import PARTS_LIMIT
+from foldlog.projections.wire import wire as version
 from support import machine_checks as checks
 from support import machine_host as host
 from support import machine_outage as outage
@@ -46,7 +47,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         machine.raw -= revealed
     assert path_of(state, event) == whole[begin:], "the request is not of the path behind the cut"
     now = checks.record(request.built, event, whole, begin, items, (machine.system, machine.tools))
-    assert request.built.digest == event.digest, "LAW-2: the request's bytes have another digest than its event"
+    assert _digest(request.built) == event.digest, "LAW-2: the request's bytes have another digest than its event"
     machine.counts[request.level] += 1
     rebuilt = not isinstance(event, ev.PassDeferred)
     signing.unsigned(machine, items)
@@ -95,6 +96,17 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     machine.counts["diverged"] += event.divergence is not None
     if event.number % 4 == 0:
         machine.check_replay(event.number)
+
+
+def _digest(built: Any) -> bytes:
+    """Return the chain digest over the bytes of a request, whatever it says of itself."""
+    form = version(built.wire)
+    blocks = [
+        *(form.tools_blocks(built.codec, built.tools) if built.tools else ()),
+        *(form.system_blocks(built.codec, built.system) if built.system else ()),
+        *(block for raw in built.messages for block in form.blocks(built.codec, raw)),
+    ]
+    return form.chain(form.GENESIS(built.codec), blocks)
 
 
 def _thinking(machine: Machine, items: list[host.Message], sent: bytes) -> list[host.Message]:
