@@ -91,15 +91,10 @@ def _judged(hits: tuple[Hit, ...], least: int) -> tuple[str, str]:
 def _fragment(hit: Hit) -> str:
     """Return something found in one short line. It is data: no tag in it is structure, no number in it one of ours."""
     if hit.kind != "commit":
-        return _clipped(_short(hit.text), LONG)
-    subject = _clipped(_short(hit.text.strip().partition("\n")[0]), SUBJECT)
+        return _clipped(compress(hit.text, DEEP), LONG)
+    subject = _clipped(compress(hit.text.strip().partition("\n")[0], DEEP), SUBJECT)
     named = " ".join(one for one in ("commit", _ODD.sub("", hit.sha.lower())[:12], _clipped(hit.age, 16)) if one)
     return f"{named}: {subject}" if subject else ""
-
-
-def _short(text: str) -> str:
-    """Return a text in as few words as there are; NUL is the sign for what is carried over, so none may stand in it."""
-    return compress(text.replace("\x00", " "), DEEP)
 
 
 def _clipped(text: str, limit: int) -> str:

@@ -387,6 +387,25 @@ def test_a_reminder_nobody_took_is_owed_where_its_message_is_gone(how: str, take
 
 
 @pytest.mark.rule("NOTE-3")
+@pytest.mark.parametrize("how", ["rewind", "revised"])
+def test_it_stays_owed_until_a_person_speaks(how: str):
+    """Where its message is gone on a pass that ends in a tool's output, it is said with the next words."""
+    host = Host()
+    host.tell().report_failure("not_processed")
+    output = [assistant([call("t")]), user([result("t", "x")])]
+    if how == "rewind":
+        host.messages[-1] = user("quite another question, of other words")
+        after = host.say(*output)
+    else:
+        after = host.advance(*output, revised=[(host.state.end(), user("in other words"))])
+        host.messages = [*host.messages[:-1], user("in other words"), *output]
+    assert reminders(after) == []
+    assert host.state.reminder.due
+    assert not host.state.reminder.now
+    assert len(reminders(host.turn("and on"))) == 1
+
+
+@pytest.mark.rule("NOTE-3")
 def test_a_failure_of_another_request_takes_nothing_back():
     host = Host()
     first = host.say(assistant(COMMIT), user("fine"))
