@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -257,6 +258,15 @@ def test_question_and_answer_are_kept_with_the_pass():
         ["commit", "a commit", 2_000, "abc1234", "today"],
     ]
     assert host.engine.log.verify().faults == ()
+
+
+@pytest.mark.rule("SAY-7")
+def test_of_an_answer_without_end_ten_are_kept():
+    host = Host()
+    host.searches.says = lambda: (ports.found(f"thing {n} {'x' * 5_000}") for n in count())
+    host.say(user(ASKED))
+    kept = json.loads(host.session.core.text(host.last().decision.asked[0].answer))
+    assert [len(one[1]) for one in kept] == [2_000] * 10
 
 
 @pytest.mark.rule("HINT-1", "PROP-1")
