@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 
 from . import defects, ports
 from .domain import events as ev
-from .domain import identity, pairing, unrecorded
+from .domain import identity, pairing
 from .domain.arcs import is_reduce
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreBusy, StoreError, TooLarge, how
 from .domain.history import budgets
@@ -33,7 +34,7 @@ from .domain.window import bands
 from .projections import head, replaying, request
 from .projections import view as views
 from .projections.arrays import Taken
-from .projections.fold import FORM, load, take
+from .projections.fold import FORM, heads, load, take
 from .projections.hot import Hot, heat, remember, settle
 from .projections.intake import Intake, Options, Reader, encode, told_tools
 from .projections.observing import increment, whole
@@ -148,7 +149,9 @@ class Core:
             since = len(self.hot().state.path)  # what the host counts its news from, whoever tells them first
 
             def news(hot: Hot, at: int) -> Intake:
-                return increment(self.reader, self.options, hot, self.body, at, raws, changed, retracted, since)
+                return increment(
+                    self.reader, self.options, hot, self.body, self.text, at, raws, changed, retracted, since
+                )
 
             return self._pass(news, now, waiting=waiting)
 
@@ -249,11 +252,8 @@ class Core:
                 if ready is not None:
                     (intake, plan), ready = ready, None
                 else:
-                    intake = observe(hot, at)
-                    raw = self._untold(hot, intake, at, then)
-                    if raw:
-                        before += raw
-                        intake = observe(hot, at)
+                    intake, raw = self._untold(hot, observe, at, then)
+                    before += raw
                     plan = self._decide(hot.state, intake, command, at, then)
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
                 if not relieved and self.summaries is not None and alone and critical(plan.outcome):
@@ -314,7 +314,8 @@ class Core:
 
     def observe(self, hot: Hot, at: int, raws: list[bytes], system: Any, tools: Any) -> Intake:
         """Return what the host's whole array means for the session."""
-        return whole(self.reader, self.options, hot, self.body, self.text, at, raws, system, tools)
+        served = partial(heads, self.log, self.stream)
+        return whole(self.reader, self.options, hot, self.body, self.text, served, at, raws, system, tools)
 
     def _decide(
         self, state: State, intake: Intake, command: str, at: int, now: int, *, waited: bool = False
@@ -449,25 +450,19 @@ class Core:
         self._last = Produced(outcome, hot.state.version, (*(one for one in raw if one.m not in told), *delta))
         return self._last
 
-    def _untold(self, hot: Hot, intake: Intake, at: int, now: int) -> tuple[request.Sent, ...]:
-        """Record what an answer shows to have gone out while nobody lived to tell it (LAST-6); return that."""
-        form = wire(hot.state.wire)
-        count = unrecorded.went_out(
-            hot.state,
-            intake.seen,
-            lambda message: form.part_text(hot.state.codec, intake.bodies[message.body][0], 0),
-        )
-        if not count:
-            return ()
+    def _untold(
+        self, hot: Hot, observe: Callable[[Hot, int], Intake], at: int, now: int
+    ) -> tuple[Intake, tuple[request.Sent, ...]]:
+        """Record what an answer shows to have gone out untold (LAST-6); return what is new behind it, and that."""
+        intake = observe(hot, at)
         with defects.deciding(self.stream, "the last good request"):
-            pairing.check_news(hot.state, intake.seen)  # what cannot be taken in leaves everything as it was
-            part = replaying.leading(hot.state, intake, count, at)
             settings = self.settings(hot.state.policy, hot.state.model)
-            made = replaying.replay(hot, part, settings, self.text, at, unrecorded.when(hot.state, part.seen, now))
-        if made is None:
-            return ()
+            found = replaying.untold(hot, intake, settings, self.text, at, now)
+        if found is None:
+            return intake, ()
+        part, made = found
         self.replayed(part, made.event, secrets.token_urlsafe(9))
-        return made.delta
+        return observe(hot, at), made.delta
 
     def replayed(self, intake: Intake, event: ev.LastGoodReplayed, command: str) -> None:
         """Record a request that went out without a pass, with the messages it brought. Raises ``StoreError``."""

@@ -151,6 +151,17 @@ def passes(source: Source, stream: str) -> Iterable[Any]:
     return (stored for stored in source.read(stream) if isinstance(stored.event, kinds))
 
 
+def heads(source: Source, stream: str) -> list[tuple[tuple[bytes, ...], tuple[bytes, ...], int]]:
+    """Return the heads that were served, the newest first: m[0], m[1] by digests, and the last message they cover."""
+    found: list[tuple[tuple[bytes, ...], tuple[bytes, ...], int]] = []
+    for stored in passes(source, stream):
+        if isinstance(stored.event, ev.BaselineFolded):
+            found.append((stored.event.m0, stored.event.m1, stored.event.cut))
+        elif isinstance(stored.event, ev.HistoryRefreshed) and found:
+            found.append((found[-1][0], stored.event.m1, stored.event.cut))
+    return found[::-1]
+
+
 def find_pass(source: Source, stream: str, number: int | None) -> Any:
     """Return the stored event of a pass that produced a request (None: the last). Raises ``UnknownTag``."""
     last = None

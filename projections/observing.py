@@ -8,6 +8,7 @@ from typing import Any
 from ..domain import arguments, identity
 from ..domain.errors import MessageError
 from ..domain.state import State
+from .echo import Echo, Heads, own_region
 from .hot import Hot
 from .intake import Intake, Options, Reader, take_in
 from .wire import wire
@@ -22,6 +23,7 @@ def whole(
     hot: Hot,
     body: Load,
     text: Load,
+    heads: Heads,
     at: int,
     raws: list[bytes],
     system: Any,
@@ -34,14 +36,19 @@ def whole(
     if not rest:
         raise MessageError("there is nothing to send but a system message", where="messages")
     keep = _same(reader, hot, rest)
+    own = Echo(reader, hot, body, text, heads).restored(rest, keep)
+    if own is not None:
+        rest = own
+        keep = _same(reader, hot, rest)
     read = [reader.read(state, raw, leading + keep + j) for j, raw in enumerate(rest[keep:])]
 
     def leading_parts(m: int, j: int) -> int:
         return _common(_idents(reader, state, body, m), read[j].part_idents)
 
     seen = identity.align(state, keep, [one.message for one in read], leading_parts, at)
-    before = text(state.system) if system is None and leading and state.system else b""
-    intake = take_in(reader, options, state, seen, at, raws[:leading], system, tools, before)
+    above, system = own_region(hot, text, raws[:leading], system)
+    before = text(state.system) if system is None and above and state.system else b""
+    intake = take_in(reader, options, state, seen, at, above, system, tools, before)
     for one, raw in zip(read, rest[keep:], strict=True):
         intake.bodies[one.message.body] = (raw, one)
     intake.received = (keep, rest)
@@ -53,6 +60,7 @@ def increment(
     options: Options,
     hot: Hot,
     body: Load,
+    text: Load,
     at: int,
     raws: list[bytes],
     changed: list[tuple[Any, bytes]],
@@ -64,11 +72,13 @@ def increment(
     leading = wire(state.wire).split_system(state.codec, raws) if not state.path else 0
     bodies = {}
     revised = []
+    echo = Echo(reader, hot, body, text, tuple)
+    raws = echo.ahead(raws)
     for place, (name, raw) in enumerate(changed):
         m = arguments.handle(state, name, f"revised[{place}]")
         one = reader.read(state, raw, state.pos[m])
         bodies[one.message.body] = (raw, one)
-        if one.message.ident != state.node(m).message.ident:
+        if one.message.ident != state.node(m).message.ident and not echo.comes_back(raw, m):
             revised.append((m, _common(_idents(reader, state, body, m), one.part_idents), one.message))
     gone = [arguments.handle(state, name, f"retracted[{place}]") for place, name in enumerate(retracted)]
     read = [reader.read(state, raw, len(state.path) + j) for j, raw in enumerate(raws[leading:])]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from ..domain import events as ev
+from ..domain import pairing, unrecorded
 from ..domain.identity import Scene, split
 from ..domain.passes import tagger
 from ..domain.policy import Settings
 from ..domain.state import State
+from ..domain.transcript import Message
 from . import request
 from .hot import Hot
 from .intake import Intake
 from .view import Change
+from .wire import wire
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -50,7 +53,28 @@ def replay(hot: Hot, intake: Intake, settings: Settings, text: request.Text, at:
     return Replayed(event, sent)
 
 
-def leading(state: State, intake: Intake, count: int, at: int) -> Intake:
+def untold(
+    hot: Hot, intake: Intake, settings: Settings, text: request.Text, at: int, now: int
+) -> tuple[Intake, Replayed] | None:
+    """Return what an answer shows to have gone out raw, as a call of its own, and its event; None where nothing did.
+
+    Raises ``MessageError`` where calls and results do not fit: what cannot be taken in leaves everything as it was.
+    """
+    state, form = hot.state, wire(hot.state.wire)
+
+    def said(message: Message) -> str:
+        return form.part_text(state.codec, intake.bodies[message.body][0], 0)
+
+    count = unrecorded.went_out(state, intake.seen, said)
+    if not count:
+        return None
+    pairing.check_news(state, intake.seen)
+    part = _leading(state, intake, count, at)
+    made = replay(hot, part, settings, text, at, unrecorded.when(state, part.seen, now))
+    return None if made is None else (part, made)
+
+
+def _leading(state: State, intake: Intake, count: int, at: int) -> Intake:
     """Return the same call of the host as if it had ended behind its first ``count`` new messages."""
     seen = intake.seen
     new = seen.new[:count]
