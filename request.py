@@ -111,6 +111,16 @@ class Request:
         return self._produced
 
     @property
+    def recorded(self) -> bool:
+        """Whether the log tells of it: a last-good request is recorded later (LAST-2)."""
+        return isinstance(self._produced, engine.Produced)
+
+    @property
+    def base(self) -> int:
+        """The number of the request it goes on behind."""
+        return self._produced.event.base
+
+    @property
     def delta(self) -> tuple[Delta, ...]:
         """New and changed messages, in path order."""
         state = self._session.core.hot().state

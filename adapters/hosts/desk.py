@@ -99,6 +99,12 @@ class Desk:
             request = _patiently(
                 lambda: session.prepare(raws, system=given.system, tools=given.tools, waiting=caller.waiting)
             )
+        except StoreBusy:
+            last = session.last_good(raws, system=given.system, tools=given.tools)
+            if last is None:
+                self._forget(key)
+                raise
+            request = last
         except FoldlogError:
             self._forget(key)  # whatever the plugin makes of it, it tells everything next time
             raise

@@ -74,6 +74,8 @@ def edits(request: Request, base: int = 0, ids: Sequence[str] = ()) -> dict[str,
     beside the head, the edits are the whole view (``from`` 0). ``ids``: what the host calls its messages now, in the
     order it handed them over; a copied session has the messages of another under new names.
     """
+    if not request.recorded:
+        return _raw(request, base, ids)
     core, produced = request.session.core, request.produced
     event = produced.event
     with core.lock:
@@ -106,6 +108,13 @@ def edits(request: Request, base: int = 0, ids: Sequence[str] = ()) -> dict[str,
         answer.update(_front(names, view, core.text))
         answer["messages"] = _messages(names, view, path, text, bare=False)
         return answer
+
+
+def _raw(request: Request, base: int, ids: Sequence[str]) -> dict[str, Any]:
+    """Return the edits of a last-good request: those of the request it goes on behind, and nothing for what is new."""
+    before = request.session.reopen(request.base)
+    count = len(request.session.core.hot().state.path)
+    return {**edits(before, base, ids[:count]), "number": request.pass_number, "digest": request.digest}
 
 
 class _Names(msgspec.Struct, frozen=True):

@@ -206,8 +206,55 @@ def test_a_busy_store_is_tried_again_and_then_the_last_view_may_serve(start, con
 
     monkeypatch.setattr(session.core.log, "append", busy)
     assert plugin.take(talk(2))["level"] == "defer"
+    monkeypatch.setattr(type(session), "last_good", lambda *_, **__: None)  # where that would not be safe
     data = plugin.client.ask("pass", **{**plugin.asked, "base": "", "order": [{"message": user("x", 1)}], "count": 1})
     assert data["error"]["data"] == {
         "code": "STORAGE_BUSY", "recoverable": True, "last_good": True, "unmanaged": False,
     }  # fmt: skip
     assert len(times) == 6
+
+
+@pytest.mark.rule("LINK-15", "LAST-2")
+def test_while_the_store_is_busy_the_last_good_request_goes_out_and_is_recorded(start, connect, monkeypatch):
+    """What it sent raw stays raw, in this process and behind it; the plugin made what the log then tells."""
+    monkeypatch.setattr(desk, "BUSY_PAUSES", ())
+    running = start()
+    plugin = Plugin(running, connect(running.run))
+    plugin.take(talk(1))
+    session = running.desk.store.engine().session("s", harness="pi")
+    append, busy = session.core.log.append, [True]
+
+    def appended(*given):
+        if busy[0]:
+            raise StoreBusy("another process holds the store's write lock")
+        return append(*given)
+
+    monkeypatch.setattr(session.core.log, "append", appended)
+
+    def made():
+        return list(running.desk._shelf.get(("pi", "s")).request.messages_json)
+
+    served, number = made(), plugin.number
+    for n in (2, 3):
+        answer = plugin.take(talk(n))
+        assert answer["reasons"] == ["last_good"]
+        now = made()
+        assert now[: len(served)] == served
+        assert "§".encode() not in b"".join(now[len(served) :])
+        served = now
+    assert answer["edits"]["number"] == number + 1
+    assert [one["id"] for one in answer["edits"]["messages"]] == [
+        "1",
+        "1000",
+        "1001",
+    ]  # nothing for what went out raw
+    busy[0] = False
+    plugin.client.call("usage", session="s", number=answer["edits"]["number"], input=900, command="r1")
+    assert plugin.take(talk(4))["level"] == "defer"
+    now = made()
+    assert now[: len(served)] == served
+    assert "§".encode() in now[-1]
+    told = [type(one.event).__name__ for one in session.core.log.read(session.core.stream)]
+    assert told.count("LastGoodReplayed") == 1
+    assert told.index("UsageReported") > told.index("LastGoodReplayed")
+    assert not [one for one in running.desk.store.engine().audit("pi/s").differences if one.kind != "wire"]
