@@ -13,12 +13,13 @@ import pytest
 import zstandard
 
 import foldlog
+from foldlog.adapters.config import Config
 from foldlog.adapters.proxy.body import Body, take
 from foldlog.adapters.proxy.protocols import Caller, Usage, protocol_for
 from foldlog.adapters.proxy.protocols.responses import COMPACTING, RESPONSES
 from foldlog.adapters.proxy.sessions import Admitted, Opening, Sessions
 from foldlog.domain.errors import InputError, OptionError
-from support.proxy import Provider, Proxy, streamed
+from support.proxy import Provider, Proxy, serving, streamed
 from support.rules import rule
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "hosts" / "samples" / "codex"
@@ -357,6 +358,42 @@ def test_a_client_that_sends_only_what_is_new(provider: Provider, proxy: Proxy) 
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "previous_response_not_found"
     assert len(provider.seen) == 2
+
+
+@rule("PREV-2")
+@pytest.mark.parametrize("named", [True, False])
+def test_after_a_restart_a_client_is_told_to_send_everything_and_goes_on(
+    provider: Provider, config: Config, tmp_path: Path, named: bool
+) -> None:
+    """In the words its provider has for an answer that expired; then the same session, behind the same bytes."""
+    headers = {**(CODEX if named else {"user-agent": "an-sdk/1"}), "content-type": "application/json"}
+    provider.script = [streamed(pieces(call("c1"))), streamed(pieces(id="resp_2"))]
+
+    def store() -> foldlog.Engine:
+        return foldlog.Engine.open(f"sqlite:///{tmp_path / 'log.db'}", summarizer=None)
+
+    with serving(config, store) as proxy:
+        assert (
+            proxy.client.post("/v1/responses", content=request(user("hi"), store=True), headers=headers).status_code
+            == 200
+        )
+        proxy.settle()
+    with serving(config, store) as proxy:
+        refused = proxy.client.post(
+            "/v1/responses", content=request(output("c1"), store=True, previous_response_id="resp_1"), headers=headers
+        )
+        assert refused.status_code == 400
+        error = refused.json()["error"]
+        assert (error["code"], error["type"]) == ("previous_response_not_found", "invalid_request_error")
+        assert "send the whole input" in error["message"]
+        assert len(provider.seen) == 1
+        whole = proxy.client.post(
+            "/v1/responses", content=request(user("hi"), call("c1"), output("c1"), store=True), headers=headers
+        )
+        assert whole.status_code == 200
+        assert len(proxy.door.gate._engine.log.heads("session/")) == 1
+    first, second = (seen.json["input"] for seen in provider.seen)
+    assert second[: len(first)] == first
 
 
 @rule("CODEX-2")
