@@ -210,6 +210,7 @@ def _ask(
     routine = rides or (fresh and not (gauge.force and state.drained is not None))
     if not routine and not (gauge.force and state.drained is None):
         return None  # no lane has anything to do: such a pass costs nothing, however many follow each other
+    routine = routine and not (_hosts_alone(allowed) and gauge.percent * 2 < gauge.bands.execute)
     first = max(begin, allowed.reach)
     here = state.pos  # what a summary covers is no lane's business, however much of it there is
     tools = tuple(number for number in state.tools_order if here.get(state.tags[number - 1].m, -1) >= first)
@@ -233,6 +234,11 @@ def _ask(
         wanted=wanted,
         least=least,
     )
+
+
+def _hosts_alone(allowed: permission.Permission) -> bool:
+    """Whether this pass folds only since its host changed what stands before the messages: a clock does each time."""
+    return bool(allowed.signals) and set(allowed.signals) <= triggers.REGIONS
 
 
 def _news(state: State, given: Given) -> bool:

@@ -37,8 +37,10 @@ def divergence(scene: Scene, given: Given) -> ev.Divergence | None:
 
 def _back(scene: Scene, keep: int, length: int) -> bool:
     """Whether the host took back what it did since the base request, while its requests were refused."""
-    rest = None if scene.seen.revised else rest_of(scene.state, keep)
-    return rest is not None and rest == [scene.at(index) for index in range(keep, length)]
+    rest = rest_of(scene.state, keep)
+    if rest is None or any(m in scene.seen.revised for m in rest):
+        return False
+    return rest == [scene.at(index) for index in range(keep, length)]
 
 
 def only_blanks(scene: Scene) -> bool:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from ..identity import Scene
 
+REGIONS = frozenset({"system_hash", "tools_change"})
+"""The reasons that lie before the messages: they may hold on every pass, whatever the session needs."""
+
 
 def fold_reasons(
     scene: Scene, *, model: str, system_hash: bytes, tools_names: bytes, idle: bool, managed: bool

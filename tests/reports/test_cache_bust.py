@@ -426,3 +426,39 @@ def test_whatever_marks_come_in_four_go_out(system: int, tools: int, messages: i
     sent = {key: value for key, value in provider.seen[-1].json.items() if key in ("system", "tools", "messages")}
     assert json.dumps(sent).count('"cache_control"') == 4
     assert [fault for fault in check(sent) if fault.rule in ("ANT-20", "ANT-21", "ANT-23")] == []
+
+
+# --------------------------------------------------------------- CB-09: a clock in the system text
+
+
+@pytest.mark.rule("CB-09", "FOLD-7")
+@pytest.mark.parametrize("every", [1, 2, 7])
+def test_a_clock_in_the_system_text_costs_no_content(every: int):
+    """Each change folds, since the prefix is lost anyway; the head stays, and nothing leaves that need not."""
+    host = Chat(context_limit=200_000, lanes=True)
+    host.say(user("start"), system="It is 0.")
+    heads = set()
+    for number in range(20):
+        host.given = {"system": f"It is {number // every}."}
+        request = host.tool(f"t{number}", f"out {number} {words(2_000)}")
+        heads.add(request.messages_json[:2])
+    folds = [event for event in events(host.session, ev.BaselineFolded) if event.reasons == ("system_hash",)]
+    assert len(folds) == (20 - 1) // every
+    assert len(heads) == 1
+    assert host.session.status().dropped == 0
+    host.session.reduce("2-4")
+    host.given = {"system": "It is late."}
+    host.turn()
+    assert host.session.status().dropped == 3, "what was marked lands with a fold that is paid for"
+
+
+@pytest.mark.rule("CB-09", "FOLD-7")
+def test_where_room_is_needed_a_clock_does_not_keep_it():
+    """From half the threshold on, old output leaves with a fold as with any other."""
+    host = Chat(context_limit=200_000, lanes=True)
+    host.say(user("start"), system="It is 0.")
+    for number in range(20):
+        host.given = {"system": f"It is {number}."}
+        request = host.tool(f"t{number}", f"out {number} {words(4_000)}")
+        use(request, 4_000 * (number + 1))
+    assert host.session.status().dropped > 0
