@@ -17,13 +17,12 @@ import structlog
 from ... import __version__
 from ...api import Engine, Session, Status
 from ...domain.errors import FoldlogError, InputError, Refused, StoreBusy, StoreError, UnknownSession
-from ...domain.overflow import bulky
 from ...domain.passes.schedule import calibrated, gauge
 from ...projections.guidance import GUIDANCE
 from ...request import Request
 from ..config import Config, policy
 from ..mcp import tools
-from . import arrays, rpc, shapes
+from . import again, arrays, rpc, shapes
 from .edits import edits
 from .held import Held, Key, Shelf
 from .opened import Opened, remedy
@@ -59,7 +58,6 @@ class Desk:
         self.relay = Relay()
         self.store = Opened(lambda: make(self.relay))
         self._lock = threading.Lock()
-        self._over: set[Key] = set()
         self._shelf = Shelf(
             config.hot_sessions_mb * 1024 * 1024, lambda key: self.store.engine().release(key[1], key[0])
         )
@@ -124,8 +122,6 @@ class Desk:
 
     def usage(self, caller: Caller, given: shapes.Usage) -> dict[str, Any]:
         """Take what the provider counted."""
-        with self._lock:
-            self._over.discard((caller.host, given.session))
         self._request(caller, given.session, given.number).report_usage(
             given.input, given.cache_read, given.cache_write, given.output, command=given.command
         )
@@ -137,13 +133,11 @@ class Desk:
         if given.kind:
             request.report_failure(given.kind, detail=given.text, command=given.command)
             return {"kind": given.kind, "what_to_do": "", "again": False}
-        found = request.report_error(given.status or None, given.text, command=given.command)
-        key = caller.host, given.session
-        with self._lock:
-            again = (found.overflow or bulky(found)) and key not in self._over
-            if again:
-                self._over.add(key)
-        return {"kind": found.kind, "what_to_do": found.what_to_do, "again": again}
+        with request.session.core.lock:
+            first = again.unmended(request)
+            found = request.report_error(given.status or None, given.text, command=given.command)
+            worth = first and again.mends(request)
+        return {"kind": found.kind, "what_to_do": found.what_to_do, "again": worth}
 
     def tool(self, caller: Caller, given: shapes.Tool) -> dict[str, Any]:
         """Run a tool of the agent. A wrong argument is an answer for the model, not a failure of the link."""

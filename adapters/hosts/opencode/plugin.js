@@ -10,6 +10,7 @@ import { apply } from "../apply.js";
 import { Client, WAIT_MS, words } from "../client.js";
 import { Conversation } from "../conversation.js";
 import { stripAll } from "../forms.js";
+import { advice, mended } from "../refusals.js";
 import { TOOLS, mimicked } from "../tools.js";
 import { Limits } from "./limits.js";
 import { idOf, told } from "./messages.js";
@@ -236,13 +237,20 @@ export class Plugin {
     if (error.name === "MessageAbortedError") void this.tell(id, "failure", { number, command, kind: "aborted" });
     else {
       const text = String(responseBody || message || error.name || "").slice(0, ERROR_LENGTH);
-      void this.tell(id, "failure", { number, command, text, status: Number.isInteger(statusCode) ? statusCode : 0 });
+      void this.refused(id, { number, command, text, status: Number.isInteger(statusCode) ? statusCode : 0 });
     }
+  }
+
+  /** The host ends the turn; what the next request will be is said, so that the person sends it. @param {string} session @param {any} failure */
+  async refused(session, failure) {
+    const said = await this.tell(session, "failure", failure);
+    if (said?.again) this.say(`${mended(said)} with the next request: send your message again`, "info");
+    else if (advice(said)) this.say(advice(said), "warning");
   }
 
   /** @param {string} session @param {string} method @param {Record<string, any>} params */
   async tell(session, method, params) {
-    if (this.sessions.has(session)) await this.client.tell(method, { session, ...params });
+    return this.sessions.has(session) ? this.client.tell(method, { session, ...params }) : undefined;
   }
 
   // ------------------------------------------------------------------ tools, commands

@@ -11,6 +11,7 @@ import path from "node:path";
 import { Client, WAIT_MS, words } from "../client.js";
 import { Conversation } from "../conversation.js";
 import { stripAll } from "../forms.js";
+import { advice, mended } from "../refusals.js";
 import { TOOLS, mimicked } from "../tools.js";
 import { CHILD, summarize } from "./child.js";
 
@@ -224,8 +225,9 @@ export class Extension {
     const session = this.of(ctx);
     const said = await session.failed;
     session.failed = undefined;
+    if (advice(said)) notify(ctx, advice(said), "warning");
     if (!said?.again) return false;
-    notify(ctx, "the provider refused the request; it is made smaller and sent again", "info");
+    notify(ctx, `${mended(said)}, and it is sent again`, "info");
     return true;
   }
 

@@ -144,6 +144,78 @@ def test_usage_and_failures_reach_the_session(start, connect):
     assert client.ask("failure", session="s", number=number, kind="odd")["error"]["data"]["code"] == "INVALID_INPUT"
 
 
+LONG = "prompt is too long: 90001 tokens > 90000 maximum"
+MANY = "Too many images and documents: 101 + 0 > 100"
+BODY = "413 Request Entity Too Large"
+SIGNATURE = "messages.1.content.0: Invalid `signature` in `thinking` block"
+OTHER = f"{SIGNATURE}. The block is bound to a different conversation."
+ANSWER = (
+    "This model's maximum context length is 100000 tokens. You requested 104000 tokens (4000 in the messages, 100000 "
+    "in the completion)."
+)
+
+
+def reasoned(n: int) -> list[dict]:
+    """Return a session whose answers reason, and show pictures."""
+    told = [user("do the work", 1)]
+    for k in range(n):
+        said, out = step(k, 400)
+        thought = {"type": "thinking", "thinking": f"so {k}", "thinkingSignature": f"sig{k}"}
+        picture = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+        prompt = {**user(f"go on {k}", 5_000 + k), "content": [picture, {"type": "text", "text": f"go on {k}"}]}
+        told += [{**said, "content": [thought, *said["content"]]}, out, prompt]
+    return told
+
+
+@pytest.mark.rule("EXT-10", "PAR-9")
+@pytest.mark.parametrize(
+    ("text", "kind", "again"),
+    [
+        (LONG, "overflow", True), (MANY, "images", True), (BODY, "bytes", True), (OTHER, "thinking", True),
+        (ANSWER, "output_driven", False), ("overloaded", "server", False), ("Rate limit reached", "rate", False),
+        (SIGNATURE, "thinking", False), ("what", "unknown", False),
+    ],
+)  # fmt: skip
+def test_one_more_request_is_worth_it_where_it_will_be_another(start, connect, text, kind, again):
+    """The first one of a row, as the log has it: a process that was started anew says the same."""
+    running = start()
+    plugin = Plugin(running, connect(running.run), model="p/claude-x", context_limit=1_000_000)
+
+    def fail(number: int) -> dict:
+        return plugin.client.call("failure", session="s", number=number, text=text, command=f"c{number}")
+
+    def answer(number: int) -> None:
+        plugin.client.call("usage", session="s", number=number, input=60_000, output=3)
+
+    answer(plugin.take(reasoned(60))["edits"]["number"])
+    number = plugin.take(reasoned(61))["edits"]["number"]
+    before = plugin.made
+    found = fail(number)
+    assert (found["kind"], found["again"]) == (kind, again)
+    number = plugin.take(reasoned(61))["edits"]["number"]
+    assert (plugin.made != before) == again
+    running.desk.store.engine().session("s", harness="pi").core._hot = None
+    assert fail(number)["again"] is False
+    if text is LONG:
+        return  # what does not fit after that is refused here
+    number = plugin.take([*reasoned(61), user("once more", 9_000)])["edits"]["number"]
+    assert fail(number)["again"] is False, "nor where a person tries once more"
+    number = plugin.take([*reasoned(61), user("once more", 9_000), user("well", 9_001)])["edits"]["number"]
+    answer(number)
+    number = plugin.take([*reasoned(61), *(user("so", 9_000 + n) for n in range(3))])["edits"]["number"]
+    gone = text is OTHER  # by then no reasoning is left
+    assert fail(number)["again"] == (again and not gone), "an answer ends the row"
+
+
+@pytest.mark.rule("EXT-10", "PAR-9")
+@pytest.mark.parametrize("text", [LONG, MANY, OTHER])
+def test_without_compaction_no_request_is_worth_one_more(start, connect, text):
+    running = start(policy={"compaction": False})
+    plugin = Plugin(running, connect(running.run), model="p/claude-x", context_limit=100_000)
+    number = plugin.take(talk(8))["edits"]["number"]
+    assert plugin.client.call("failure", session="s", number=number, text=text)["again"] is False
+
+
 @pytest.mark.rule("LINK-13")
 def test_helpers_touch_no_session_and_children_are_subagents(start, connect):
     run = start().run

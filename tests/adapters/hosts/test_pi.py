@@ -180,7 +180,47 @@ def test_what_overflowed_goes_once_more(start, event, omp):
     said = [result for result in done["results"] if result and "continue" in result]
     assert [result["continue"] for result in said] == [True]
     assert done["results"][2] == said[0]
-    assert any("made smaller" in words for _, words in done["notices"])
+    assert [words for _, words in done["notices"] if "refused the request" in words] == [
+        "foldlog: the provider refused the request as too long; it is made smaller, and it is sent again"
+    ]
+
+
+@pytest.mark.rule("EXT-10", "PAR-9")
+@pytest.mark.parametrize(("event", "omp"), [("agent_before_settle", False), ("session_stop", True)])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Too many images and documents: 101 + 0 > 100", "for its pictures; older pictures are left out, and it is"),
+        ("413 Request Entity Too Large", "as too many bytes; older pictures are left out, and it is sent again"),
+        (
+            "Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+            "for reasoning of another conversation; that reasoning is left out, and it is sent again",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_sent_again_is_told_by_its_kind(start, event, omp, text, told):
+    start()
+    failed = answered(assistant(1, text="x", stop="error", errorMessage=text))
+    done = play(context(talk(9)), failed, {"on": event, "event": {"entries": []}}, omp=omp)
+    assert done["results"][-1]["continue"] is True
+    assert [told in words for _, words in done["notices"]] == [True], done["notices"]
+
+
+@pytest.mark.rule("EXT-10", "PAR-9")
+@pytest.mark.parametrize(("event", "omp"), [("agent_before_settle", False), ("session_stop", True)])
+def test_where_the_answers_allowance_is_the_cause_nothing_is_sent_again(start, event, omp):
+    """The next request would be the same: the person is told what helps instead."""
+    start()
+    text = (
+        "This model's maximum context length is 100000 tokens. You requested 104000 tokens "
+        "(4000 in the messages, 100000 in the completion)."
+    )
+    failed = answered(assistant(1, text="x", stop="error", errorMessage=text))
+    done = play(context(talk(9)), failed, {"on": event, "event": {}}, omp=omp)
+    assert done["results"][-1] is None
+    ((kind, said),) = done["notices"]
+    assert kind == "warning"
+    assert "Lower the output allowance to at most 96,000 tokens" in said
 
 
 @pytest.mark.rule("EXT-10")

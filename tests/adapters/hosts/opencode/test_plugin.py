@@ -100,6 +100,34 @@ def test_each_request_extends_the_last_in_the_hosts_own_list(start):
     assert (status.passes, status.usage_tokens, status.model, status.mode) == (5, 1_150, "p/claude-x", "primary")
 
 
+@pytest.mark.rule("OC-11", "PAR-9")
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("prompt is too long: 90001 tokens > 90000 maximum", "info", "as too long; it is made smaller with the next"),
+        ("Too many images and documents: 101 + 0 > 100", "info", "for its pictures; older pictures are left out with"),
+        (
+            "Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+            "info",
+            "for reasoning of another conversation; that reasoning is left out with the next request",
+        ),
+        (
+            "maximum context length is 100000 tokens. You requested 104000 tokens (4000 of input, 100000 in output)",
+            "warning",
+            "Lower the output allowance to at most 96,000 tokens",
+        ),
+        ("Overloaded", "", ""),
+    ],
+)
+def test_a_refused_request_is_told_by_its_kind(start, text, kind, told):
+    """This host ends the turn by itself: what the next request will be is for the person to know."""
+    start()
+    failed = {"name": "APIError", "data": {"message": text, "statusCode": 400}}
+    done = play(transform(talk(3)), event("session.error", sessionID=SES, error=failed), {"wait": 300}, settle=300)
+    assert [found for found, _ in done["notices"]] == ([kind] if kind else [])
+    assert all(told in words for _, words in done["notices"]), done["notices"]
+
+
 @pytest.mark.rule("OC-1")
 def test_the_hosts_notes_are_not_told(start):
     running = start()
