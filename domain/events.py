@@ -357,6 +357,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     left drainable drops where they were. ``drainable``: tokens the queue could free now. ``tokens``: the usage figure,
     0: unknown. ``lanes``: what each lane with work did. ``left_out``: words to the agent that broke and were not said.
     ``noticed``: what was read in what came; ``asked``: what became of reminders of notes and search hints.
+    ``looked``: the newest number whose text was looked at for what programs put into it, 0: none was.
     """
 
     schedule: str
@@ -373,6 +374,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     left_out: tuple[str, ...] = ()
     noticed: tuple[Noticed, ...] = ()
     asked: tuple[Asked, ...] = ()
+    looked: int = 0
 
 
 class Adopted(msgspec.Struct, frozen=True, array_like=True, gc=False):

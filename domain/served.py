@@ -114,7 +114,8 @@ def passed(state: State, event: ev.Pass) -> None:
     state.unbound = False
     state.concealed = [m for m in state.concealed if state.pos.get(m, -1) < event.decision.reach]
     state.paid = decision.tokens if pressed and decision is not None else 0
-    state.held, state.looked, state.swept = 0, state.swept, len(state.tags)
+    state.looked = max(state.looked, decision.looked if decision is not None else 0)
+    state.held, state.swept = 0, len(state.tags)
     state.rebuilt, state.rebuilt_now, state.adopted = event.number, state.seen, event.adopted
     if state.usage and state.usage.number < event.number:
         state.usage = None

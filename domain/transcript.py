@@ -43,12 +43,16 @@ class Result(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="r"):
 
 
 class Thinking(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="h"):
-    """Reasoning. ``signed``: carries a signature; ``opaque``: redacted or encrypted, no readable text."""
+    """Reasoning. ``signed``: carries a signature; ``opaque``: redacted or encrypted, no readable text.
+
+    ``paired``: an item of its provider's, which a call of the same answer asks for (``hosts.md`` 6.3).
+    """
 
     tokens: int
     size: int
     signed: bool = False
     opaque: bool = False
+    paired: bool = False
 
 
 class Media(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="m"):

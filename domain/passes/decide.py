@@ -143,7 +143,9 @@ def decide(
     landing = _landing(works, allowed, wanted=wanted, least=least)
     cost = _price(scene, given, gauge, queue)
     untold = quiet and state.drained is None  # an emergency's stay ends on a pass that told how full the window is
-    decision = _decision(due, gauge, allowed, queue, works, landing, untold, cost, said)
+    reached = allowed.granted and allowed.reach <= scene.start()
+    looked = state.swept if ask is not None and ask.routine and reached else 0
+    decision = _decision(due, gauge, allowed, queue, works, landing, untold, cost, said, looked)
     shape = Form(scene, given, said, divergence, decision, size)
     produced: ev.Pass
     if reasons:
@@ -335,6 +337,7 @@ def _decision(
     untold: bool,
     cost: ev.Price | None,
     said: words.Said,
+    looked: int,
 ) -> ev.Decision | None:
     told = said.failed or said.noticed or said.asked
     if untold and not allowed.granted and not told:
@@ -355,6 +358,7 @@ def _decision(
         left_out=tuple(name for name, _ in said.failed),
         noticed=said.noticed,
         asked=said.asked,
+        looked=looked,
     )
 
 

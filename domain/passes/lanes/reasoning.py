@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from ...edits import SetThink
 from ...identity import Scene
+from ...items import CODEC as ITEMS
 from ...policy import Settings
-from ...state import State, key
+from ...state import key
 from ...transcript import Media, Result, Text, Thinking
 from .shape import Ask, Item, Work
 
@@ -28,12 +29,15 @@ SURVIVES = ("deepseek", "glm", "kimi", "mimo", "minimax", "qwen")
 def budget(ask: Ask) -> Work:
     """Take out the oldest reasoning of finished turns, beyond what the newest steps may hold."""
     scene, state, settings = ask.scene, ask.scene.state, ask.settings
-    if not ask.routine or settings.bound or state.unbound or not _may_go(state):
+    if not ask.routine or settings.bound or state.unbound or not _may_go(state.codec, ask.model):
         return Work("reasoning")
     turn = running_turn(scene)
-    left = settings.reasoning - sum(_cost(scene, scene.at(index)) for index in range(turn, scene.length()))
+    exempt = {*range(turn, scene.length()), *_newest(scene)}
+    left = settings.reasoning - sum(_cost(scene, scene.at(index)) for index in exempt)
     items: list[Item] = []
     for index in range(turn - 1, scene.start() - 1, -1):
+        if index in exempt:
+            continue
         m = scene.at(index)
         cost = _cost(scene, m)
         left -= cost
@@ -62,10 +66,13 @@ def wants_signatures(codec: str, model: str) -> bool:
 
 
 def companions(ask: Ask) -> Work:
-    """Take out the signed reasoning this rebuild would make invalid: all behind the first byte it changes."""
+    """Take out the signed reasoning this rebuild would make invalid: all behind the first byte it changes.
+
+    Not on OpenAI's items: there reasoning leaves with its call or stays (ITEM-5).
+    """
     scene, state = ask.scene, ask.scene.state
     first = ask.begin if ask.headed or state.unbound else _first(ask)
-    if not (ask.settings.bound or state.unbound) or first is None:
+    if state.codec == ITEMS or not (ask.settings.bound or state.unbound) or first is None:
         return Work("companions")
     found = ((scene.at(index), index) for index in range(max(first, ask.begin), scene.length()))
     return Work("companions", tuple(_removal(scene, m, index) for m, index in found if _signed(scene, m)))
@@ -97,20 +104,37 @@ def running_turn(scene: Scene) -> int:
     return 0
 
 
-def _may_go(state: State) -> bool:
-    """Whether reasoning can be left out on this wire: not where items pair with it, nor where a model wants it back."""
-    if state.codec == "openai-responses":
+def _may_go(codec: str, model: str) -> bool:
+    """Whether reasoning can be left out on this wire: not where items pair with it, nor where ``model`` wants it back.
+
+    ``model``: the one this request goes to (T52).
+    """
+    if codec == ITEMS:
         return False
-    name = state.model.lower()
-    return "claude" in name or state.codec == "anthropic" or not any(word in name for word in SURVIVES)
+    name = model.lower()
+    return "claude" in name or codec == "anthropic" or not any(word in name for word in SURVIVES)
+
+
+def _newest(scene: Scene) -> list[int]:
+    """Return the path indexes of the newest answer, and of the newest with signed reasoning: these stay (4.4)."""
+    found: list[int] = []
+    for index in range(scene.length() - 1, scene.start() - 1, -1):
+        m = scene.at(index)
+        if scene.message(m).role == "assistant":
+            if not found:
+                found.append(index)
+            if _signed(scene, m):
+                return [*found, index]
+    return found
 
 
 def _here(scene: Scene, m: int) -> list[tuple[int, Thinking]]:
-    """Return the reasoning of a message that is still sent."""
+    """Return the reasoning of a message that is still sent and that a lane may take out: no item of a call's."""
     if m in scene.seen.revised:
         return []
-    parts = enumerate(scene.message(m).parts)
-    return [(p, part) for p, part in parts if isinstance(part, Thinking) and key(m, p) not in scene.state.spares]
+    spares = scene.state.spares
+    parts = ((p, part) for p, part in enumerate(scene.message(m).parts) if key(m, p) not in spares)
+    return [(p, part) for p, part in parts if isinstance(part, Thinking) and not part.paired]
 
 
 def _unsigned(scene: Scene, m: int) -> bool:
@@ -124,7 +148,10 @@ def _signed(scene: Scene, m: int) -> bool:
 
 
 def _cost(scene: Scene, m: int) -> int:
-    return sum(part.tokens or (OPAQUE if part.signed or part.opaque else 0) for _, part in _here(scene, m))
+    """Return what the reasoning of one step counts: what can be read of it, else a flat sum where anything is there."""
+    here = _here(scene, m)
+    hidden = any(part.signed or part.opaque for _, part in here)
+    return sum(part.tokens for _, part in here) or (OPAQUE if hidden else 0)
 
 
 def _removal(scene: Scene, m: int, index: int) -> Item:

@@ -17,13 +17,14 @@ TAIL = 40
 
 
 def reduces(ask: Ask) -> Work:
-    """Take out calls of ``ctx_reduce`` that are older than the newest twenty tools, the newest three apart."""
+    """Take out calls of ``ctx_reduce`` older than the newest twenty tools, not the newest three nor protected ones."""
     state = ask.scene.state
     items: list[Item] = []
     if ask.rides:
         for number in state.reduces[:-EXEMPLARS]:
             here = state.pos.get(state.tags[number - 1].m, -1) >= ask.begin
-            if here and number <= state.swept and number not in ask.recent and number not in ask.taken:
+            kept = number in ask.recent or number in ask.spared or number in ask.taken
+            if here and number <= state.swept and not kept:
                 item = drop(ask.scene, number, ask.recent)
                 if item is not None and item.index >= ask.begin and item.net > 0:
                     items.append(item)

@@ -52,7 +52,7 @@ def _due(ask: Ask) -> list[tuple[int, int]]:
     scene, state = ask.scene, ask.scene.state
     if not (ask.settings.terse and ask.routine and state.primary):
         return []
-    cutoff = min(ask.spared, default=len(state.tags) + 1)
+    cutoff = _cutoff(ask)
     eligible = [
         number
         for number, tag in enumerate(state.tags[: min(state.swept, cutoff - 1)], 1)
@@ -67,6 +67,16 @@ def _due(ask: Ask) -> list[tuple[int, int]]:
         if depth > MODES.index(state.tags[number - 1].mode):
             due.append((number, depth))
     return due
+
+
+def _cutoff(ask: Ask) -> int:
+    """Return the oldest number of the newest, protected output; one of an old answer or list protects no text."""
+    cutoff = len(ask.scene.state.tags) + 1
+    for number in reversed(ask.tools):
+        if number not in ask.spared:
+            break
+        cutoff = number
+    return cutoff
 
 
 def _long(ask: Ask, m: int, p: int) -> bool:

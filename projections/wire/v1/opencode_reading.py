@@ -38,7 +38,8 @@ def _thinking(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.P
     text, metadata = unit.value["text"], unit.value.get("metadata")
     told = [one for one in metadata.values() if isinstance(one, dict)] if isinstance(metadata, dict) else []
     signed = any(one.get(key) for one in told for key in ("signature", "redactedData", "reasoningEncryptedContent"))
-    return transcript.Thinking(count(forms.readable(text)), forms.size(text), signed, signed and not text)
+    paired = any(one.get("itemId") for one in told)
+    return transcript.Thinking(count(forms.readable(text)), forms.size(text), signed, signed and not text, paired)
 
 
 def _media(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:

@@ -166,8 +166,10 @@ def _thinking(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.P
         size = len(data) if isinstance(data, str) else 0
         return transcript.Thinking(size * 3 // 16, size, True, True)
     text = value.get("thinking", "")
-    signed = bool(value.get("thinkingSignature" if codec == "pi" else "signature"))
-    return transcript.Thinking(count(forms.readable(text)), forms.size(text), signed, value.get("redacted") is True)
+    signature = value.get("thinkingSignature" if codec == "pi" else "signature")
+    paired = codec == "pi" and isinstance(signature, str) and signature.startswith("{")  # Pi keeps the whole item there
+    opaque = value.get("redacted") is True
+    return transcript.Thinking(count(forms.readable(text)), forms.size(text), bool(signature), opaque, paired)
 
 
 def _media(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:

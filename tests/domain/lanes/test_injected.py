@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.domain.passes.lanes.injected import MARKERS, stripped
-from support.talk import Chat, assistant, user
+from support.talk import Chat, assistant, result, user, words
 
 BARE = {"protected_tokens": 0}
 REMINDER = "<system-reminder>\nThe to-do list is empty.\n</system-reminder>"
@@ -105,3 +105,22 @@ def test_a_text_the_host_revises_is_served_as_revised():
     place = next(i for i, m in enumerate(host.messages) if "fix the parser" in str(m))
     host.messages[place] = user(f"fix the parser now\n{REMINDER}")
     assert "to-do list" in wire(host.again())
+
+
+@pytest.mark.rule("INJECT-2")
+def test_a_rebuild_that_does_not_reach_a_text_does_not_count_as_a_look():
+    """What looks at texts are routine rebuilds that reach them; another kind in between hides none for ever."""
+    host = chat()
+    host.say(assistant("ok"), user(f"fix the parser\n{REMINDER}"))
+    for number in range(40):
+        host.tool(f"t{number}", words(2_000) + str(number), n=number)
+    rebuild(host)
+    host.session.reduce("30-33")
+    place = next(index for index, one in enumerate(host.messages) if "t20" in str(one) and one["role"] == "user")
+    host.messages[place] = user([result("t20", "the host cut this")])
+    assert host.again().reasons[0] == "divergence"
+    assert "to-do list" in wire(host.again())
+    for _ in range(2):
+        request = rebuild(host)
+    assert "to-do list" not in wire(request)
+    assert "fix the parser" in wire(request)

@@ -250,3 +250,130 @@ def test_the_provider_s_model_finds_a_rebuild_without_companions(monkeypatch: py
     monkeypatch.setattr(lanes, "LANES", tuple(lane for lane in lanes.LANES if lane.plan is not reasoning.companions))
     with pytest.raises(AssertionError, match="reasoning of another conversation"):
         test_on_a_bound_model_every_rebuild_keeps_the_request_acceptable()
+
+
+@pytest.mark.rule("THINK-3")
+@pytest.mark.parametrize(
+    ("size", "budget", "stay"),
+    [(300, 0, 1), (300, 899, 2), (300, 900, 3), (300, 901, 3), (0, 1_999, 1), (0, 2_000, 2), (0, 2_001, 2)],
+)
+def test_the_newest_answer_stays_and_is_counted_first(size: int, budget: int, stay: int):
+    """Its reasoning, and the newest that is signed, is what the model goes on from; what is hidden counts 1,000."""
+    host = chat("claude-sonnet-4-5", keep_reasoning_tokens=budget)
+    for number in range(6):
+        readable = {"type": "thinking", "thinking": words(size), "signature": "c2ln"}
+        block = readable if size else {"type": "redacted_thinking", "data": ""}
+        host.say(assistant([block, text("ok")]), user(f"next {number}"))
+    host.session.report_cache_loss("said so")
+    request = host.say()
+    blocks = [b for m in request.messages if isinstance(m["content"], list) for b in m["content"]]
+    assert sum("thinking" in block["type"] for block in blocks) == stay
+
+
+@pytest.mark.rule("THINK-3")
+def test_once_one_does_not_fit_all_older_ones_go():
+    host = chat("claude-sonnet-4-5", keep_reasoning_tokens=1_000)
+    for number, size in enumerate([100, 100, 900, 300, 300]):
+        block = {"type": "thinking", "thinking": words(size), "signature": "c2ln"}
+        host.say(assistant([block, text("ok")]), user(f"next {number}"))
+    host.session.report_cache_loss("said so")
+    assert thoughts(host.say()) == 2
+
+
+@pytest.mark.rule("THINK-3")
+def test_details_that_repeat_what_can_be_read_count_once():
+    host = Chat(lanes=True, codec="openai-chat", model="gpt-x", policy={**BARE, "keep_reasoning_tokens": 1_000})
+    host.say(user("start"))
+    for number in range(12):
+        said = words(100) + str(number)
+        more = {"reasoning_content": said, "reasoning_details": [{"type": "reasoning.text", "text": said}]}
+        host.say({"role": "assistant", "content": "ok", **more}, user(f"next {number}"))
+    host.session.report_cache_loss("said so")
+    kept = sum("reasoning_content" in message for message in host.say().messages)
+    assert 8 <= kept <= 10
+
+
+@pytest.mark.rule("THINK-3", "T52")
+@pytest.mark.parametrize(
+    ("before", "after", "stays"), [("gpt-x", "deepseek-v3", True), ("deepseek-v3", "gpt-x", False)]
+)
+def test_the_model_a_request_goes_to_says_whether_reasoning_comes_back(before: str, after: str, stays: bool):
+    policy = {**BARE, "keep_reasoning_tokens": 0}
+    host = Chat(lanes=True, codec="openai-chat", model=before, policy=policy)
+    host.say(user("start"))
+    for number in range(4):
+        host.say({"role": "assistant", "content": "ok", "reasoning_content": words(300)}, user(f"next {number}"))
+    host.reopen(model=after)
+    request = host.say({"role": "assistant", "content": "ok"}, user("go"))
+    assert request.level == "hard"
+    assert any("reasoning_content" in message for message in request.messages) is stays
+
+
+def _opencode(number: int) -> list[dict[str, Any]]:
+    reasoning_ = {"openai": {"itemId": f"rs_{number}", "reasoningEncryptedContent": "g" * 2_000}}
+    time = {"start": 1, "end": 2}
+    state = {"status": "completed", "input": {"n": number}, "output": "x", "title": "", "metadata": {}, "time": time}
+    parts = [
+        {"type": "reasoning", "text": "", "time": time, "metadata": reasoning_},
+        {
+            "type": "tool", "tool": "read", "callID": f"call_{number}", "state": state,
+            "metadata": {"openai": {"itemId": f"fc_{number}"}},
+        },
+    ]  # fmt: skip
+    return [
+        _row(f"msg_{number}a", "assistant", parts),
+        _row(f"msg_{number}b", "user", [{"type": "text", "text": "go"}]),
+    ]
+
+
+def _row(id: str, role: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    info = {"id": id, "sessionID": "s", "role": role, "time": {"created": 1}}
+    named = [{"id": f"{id}_{place}", "messageID": id, "sessionID": "s", **part} for place, part in enumerate(parts)]
+    return {"info": {**info, "providerID": "openai", "modelID": "gpt-5"}, "parts": named}
+
+
+def _pi(number: int) -> list[dict[str, Any]]:
+    item = json.dumps({"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "g" * 2_000})
+    made = {"api": "openai-responses", "provider": "openai", "model": "gpt-5", "stopReason": "toolUse", "timestamp": 1}
+    called = {"type": "toolCall", "id": f"call_{number}|fc_{number}", "name": "read", "arguments": {"n": number}}
+    thought = {"type": "thinking", "thinking": "", "thinkingSignature": item}
+    answered = {"toolCallId": called["id"], "toolName": "read", "content": [text("x")], "isError": False}
+    return [
+        {"role": "assistant", "content": [thought, called], **made},
+        {"role": "toolResult", "timestamp": 1, **answered},
+        {"role": "assistant", "content": [text("ok")], **made, "stopReason": "stop"},
+        {"role": "user", "content": [text("go on")], "timestamp": 1},
+    ]
+
+
+@pytest.mark.rule("THINK-3", "ITEM-5")
+@pytest.mark.parametrize(("codec", "more"), [("opencode", _opencode), ("pi", _pi)])
+@pytest.mark.parametrize("model", ["openai/gpt-5", BOUND])
+def test_an_item_a_call_asks_for_stays_on_every_wire_that_carries_it(codec: str, more: Any, model: str):
+    """OpenAI's items reach hosts of other wires too: a call sent without its reasoning is refused."""
+    host = Chat(lanes=True, codec=codec, model=model, policy={**BARE, "keep_reasoning_tokens": 0})
+    host.say(*([_row("msg_0", "user", [{"type": "text", "text": "start"}])] if codec == "opencode" else _pi(0)[3:]))
+    for number in range(1, 15):
+        host.say(*more(number))
+    host.session.report_cache_loss("said so")
+    request = host.say(*more(15))
+    assert request.level == "hard"
+    wire = b"\n".join(request.messages_json).decode()
+    for number in range(1, 16):
+        assert (f"fc_{number}" in wire) <= (f"rs_{number}" in wire)
+
+
+@pytest.mark.rule("THINK-1", "ITEM-5")
+def test_on_openai_s_items_no_reasoning_leaves_without_its_call():
+    host = Chat(lanes=True, codec="openai-responses", model=BOUND, policy=BARE)
+    host.say({"type": "message", "role": "user", "content": "start"})
+    for number in range(8):
+        host.say(
+            {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "Q" * 800},
+            {"type": "function_call", "id": f"fc_{number}", "call_id": f"c{number}", "name": "sh", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{number}", "output": words(100) + str(number)},
+        )
+    host.session.report_cache_loss("said so")
+    request = host.say()
+    kinds = [item["type"] for item in request.messages]
+    assert kinds.count("reasoning") == kinds.count("function_call") > 0

@@ -129,3 +129,16 @@ def test_an_answer_the_host_revises_comes_back():
     assert "[dropped §2§]" not in wire(rebuild(host))
     host.messages[1] = assistant([text(words(60)), text("and more")])
     assert "and more" in wire(host.again())
+
+
+@pytest.mark.rule("STALE-1")
+@pytest.mark.parametrize("policy", [{"protected_tools": {"ctx_reduce": 10}}, {"protected_tokens": 60_000}])
+def test_calls_of_ctx_reduce_that_are_protected_stay(policy: dict[str, Any]):
+    host = chat(policy=policy)
+    fill(host, 1)
+    for number in range(5):
+        host.tool(f"r{number}", "Queued: drop.", name="ctx_reduce", drop=str(number))
+    fill(host, 21, 10, first=10)
+    rebuild(host)
+    rebuild(host)
+    assert wire(host.turn()).count('"ctx_reduce"') == 5

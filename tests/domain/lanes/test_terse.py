@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.domain.passes.lanes.compress import compress
-from support.talk import Chat, assistant, user
+from support.talk import Chat, assistant, user, words
 
 LONG = "I think we should actually look at the configuration file in order to find the really important message. "
 
@@ -134,3 +134,31 @@ def test_a_short_text_can_be_dropped_like_any_other():
     request = rebuild(host)
     assert "[dropped §2§]" in b"".join(request.messages_json).decode()
     assert host.state.tags[1].status == "dropped"
+
+
+@pytest.mark.rule("TERSE-3")
+@pytest.mark.parametrize("name", ["question", "todowrite", "ctx_reduce"])
+def test_an_old_answer_list_or_example_protects_no_text_behind_it(name: str):
+    host = chat()
+    host.tool("early", words(40), name=name)
+    talk(host, 10)
+    for number in range(4):
+        host.tool(f"t{number}", words(20) + str(number), n=number)
+    rebuild(host)
+    rebuild(host)
+    assert modes(host).count("terse3") == 2
+
+
+@pytest.mark.rule("TERSE-3")
+def test_texts_among_the_protected_output_stay():
+    host = chat(protected_tokens=2_000)
+    talk(host, 10)
+    for number in range(4):
+        host.tool(f"t{number}", words(900) + str(number), n=number)
+        talk(host, 2)
+    rebuild(host)
+    rebuild(host)
+    short = [number for number, tag in enumerate(host.state.tags, 1) if tag.mode.startswith("terse")]
+    edge = min(host.state.tools_order[-3:])
+    assert short
+    assert max(short) < edge
