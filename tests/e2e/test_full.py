@@ -99,7 +99,7 @@ def test_a_session_in_which_nothing_can_go_says_so(full):
     rows = measure.rows(full.db, full.host.session_of(third))
     refused = [row for row in rows if row.level == "refused"]
     assert refused, rows
-    for words in ("does not fit the model's window", "Mark what is spent with ctx_reduce"):
+    for words in ("does not fit the model's window", "use a model with a larger window"):
         assert words in fourth.out + fourth.err, (fourth.out[-2000:], fourth.err[-2000:])
     sent = [each for each in full.records if (each.track, each.step, each.kind) == ("none", 1, "step")]
     assert [each.failure for each in sent] == ["overflow"], "what cannot fit was sent again"
