@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 
 from . import defects, engine
+from .domain import events as ev
 from .domain import pairing
 from .domain.errors import Conflict, StoreError
 from .domain.passes.schedule import gauge
 from .domain.window import EMERGENCY
 from .projections import replaying
+from .projections.fold import passes
 from .projections.intake import Intake, Options
 from .projections.replaying import Replayed
 
@@ -52,7 +54,7 @@ def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int |
         with defects.deciding(core.stream, "the last good request"):
             raws = core.reader.raws(messages)
             made = _made(core, raws, system, tools, at, at if now is None else now)
-        if made is None:
+        if made is None or not _own(core, made[1].event.base):
             return None
         intake, produced = made
         path = tuple(message.ident for message in intake.seen.new)
@@ -61,6 +63,15 @@ def extend(core: engine.Core, messages: Any, system: Any, tools: Any, now: int |
             return None  # the host went back behind what went out unrecorded: only one of both could be told
         core.unrecorded = Unrecorded(core, raws, path, produced, core.options)
         return produced
+
+
+def _own(core: engine.Core, number: int) -> bool:
+    """Whether a request stands in the session's own log: that of a fork's parent cannot be had again there."""
+    first = next(iter(core.log.read(core.stream, 0, 1)), None)
+    if first is None or not isinstance(first.event, ev.SessionForked):
+        return True
+    found = (stored.event for stored in passes(core.log, core.stream))
+    return any(event.number == number for event in found if not isinstance(event, ev.PassRefused))
 
 
 def _made(

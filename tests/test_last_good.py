@@ -170,6 +170,22 @@ def test_what_the_host_changes_afterwards_leaves_the_record_as_it_is(
     assert not engine.audit("s").differences
 
 
+def test_a_fork_without_a_request_of_its_own_has_none(
+    engine: foldlog.Engine, session: foldlog.Session, busy: Busy
+) -> None:
+    """LAST-4: what its parent sent stands in the parent's log."""
+    session.prepare(START, system=SYSTEM)
+    fork = session.fork("other")
+    busy.now = True
+    assert fork.last_good(MORE, system=SYSTEM) is None
+    busy.now = False
+    fork.prepare(MORE, system=SYSTEM)
+    busy.now = True
+    request = fork.last_good([*MORE, assistant("six"), user("seven")], system=SYSTEM)
+    assert request is not None
+    assert json.loads(request.messages_json[-1]) == user("seven")
+
+
 def test_several_in_a_row(engine: foldlog.Engine, session: foldlog.Session, busy: Busy) -> None:
     """LAST-2: what went out last holds what went out before."""
     first = session.prepare(START, system=SYSTEM)

@@ -216,7 +216,7 @@ MUTATIONS: dict[Patch, str] = {
     publication_shows_at_once: "LAW-2: the request's bytes|PROP-1: pass .* changed",
     lost_lease_publishes: "HIST-30",
     messages_put_in_are_forgotten: "INV-4",
-    signed_reasoning_stays: "THINK-1: the host changed nothing",
+    signed_reasoning_stays: "THINK-1: the host changed nothing|THINK-4: it is refused again",
     recovery_leaves_the_newest_thought: "THINK-4",
     newest_pictures_leave_too: "IMAGE-2|became",
     raw_messages_show_numbers_at_once: "PROP-1: (before|an unchanged)|LAW-1|LAW-2",
