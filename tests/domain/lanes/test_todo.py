@@ -15,6 +15,8 @@ from foldlog.domain.edits import Insert
 from foldlog.domain.errors import LawBroken
 from foldlog.domain.identity import Observation, Scene
 from foldlog.domain.passes import local
+from foldlog.domain.passes.lanes import todo
+from foldlog.domain.passes.lanes.places import places
 from foldlog.domain.transcript import Text
 from foldlog.projections import compare, provenance
 from foldlog.projections import view as views
@@ -297,6 +299,43 @@ def test_it_parts_no_call_from_its_results_and_follows_no_prompt(codec: str, ask
     behind = host.state.path[host.state.pos[m] + 1 :]
     assert bool(behind) is asked
     assert host.state.node(m).message.role != "assistant" or codec == "opencode"
+
+
+@pytest.mark.rule("TODO-7")
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_turn_that_was_broken_off_does_not_end_with_it(codec: str):
+    """A provider may want reasoning in front of the newest answer: it stays the model's own."""
+    host = agent(codec)
+    summarise(host, host.starts[2])
+    host.session.report_cache_loss("said so")
+    request = host.round("", (), "never mind")
+    (m,) = place(request)
+    behind = host.state.path[host.state.pos[m] + 1 :]
+    assert "assistant" in [host.state.node(n).message.role for n in behind]
+
+
+@pytest.mark.rule("TODO-7", "ITEM-7")
+def test_an_output_that_comes_late_leaves_no_place_before_it(monkeypatch: pytest.MonkeyPatch):
+    """On Responses other items may stand between a call and its output; none of ours does."""
+    host = agent("openai-responses")
+    called = {"type": "function_call", "name": "bash", "arguments": "{}"}
+    thought = {"type": "reasoning", "id": "rs_b", "summary": [], "encrypted_content": "QUFB"}
+    back = {"type": "function_call_output", "output": "x"}
+    items = [
+        {**called, "call_id": "a"},
+        thought,
+        *({**one, "call_id": "b"} for one in (called, back)),
+        {**back, "call_id": "a"},
+    ]
+    host.messages += [json.dumps(item).encode() for item in items]
+    summarise(host, host.starts[2])
+    host.session.report_cache_loss("said so")
+    seen: list[int] = []
+    monkeypatch.setattr(todo, "places", lambda ask, _: seen.extend(i for i, _ in places(ask, 0)) or places(ask, 0))
+    host.again()
+    end = len(host.state.path) - 1
+    assert end in seen
+    assert not {end - 1, end - 2, end - 3, end - 4} & set(seen)
 
 
 @pytest.mark.rule("TODO-7")
