@@ -15,7 +15,7 @@ from . import defects, engine
 from .domain import events as ev
 from .domain import pairing
 from .domain.errors import Conflict, StoreError
-from .domain.passes.schedule import gauge
+from .domain.passes.schedule import calibrated, gauge
 from .domain.window import EMERGENCY
 from .projections import replaying
 from .projections.fold import passes
@@ -90,7 +90,8 @@ def _made(
     if produced is None:
         return None
     pressure = gauge(state, state.model, intake.context_limit, intake.output_limit, settings, produced.event.tokens)
-    return None if pressure.percent >= EMERGENCY else (intake, produced)
+    over = 0 < pressure.limit < calibrated(state, state.model, produced.event.tokens)  # what is new and raw counts too
+    return None if over or pressure.percent >= EMERGENCY else (intake, produced)
 
 
 def _record(core: engine.Core, raws: list[bytes], produced: Replayed) -> None:

@@ -283,6 +283,18 @@ def test_never_where_the_window_is_nearly_full(session: foldlog.Session, busy: B
     assert session.last_good([*MORE, assistant("6"), user("7")], system=SYSTEM) is None
 
 
+@pytest.mark.parametrize(("size", "fits"), [(50_000, True), (105_000, True), (112_000, False), (400_000, False)])
+def test_never_where_what_is_new_goes_over_the_window(
+    session: foldlog.Session, busy: Busy, size: int, fits: bool
+) -> None:
+    """LAST-4: the provider's last figure says nothing of what came since."""
+    before = [user("word " * 90_000)]
+    session.prepare(before, system=SYSTEM).report_usage(input=90_500)
+    busy.now = True
+    made = session.last_good([*before, assistant("a"), user("word " * size)], system=SYSTEM)
+    assert (made is not None) is fits
+
+
 def test_a_call_without_its_result_is_refused(session: foldlog.Session, busy: Busy) -> None:
     """LAST-4."""
     session.prepare(START, system=SYSTEM)
