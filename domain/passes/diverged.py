@@ -43,10 +43,14 @@ def _back(scene: Scene, keep: int, length: int) -> bool:
     return rest == [scene.at(index) for index in range(keep, length)]
 
 
+BLANKS_UNSENT = ("anthropic", "pi", "opencode")
+"""Wires on which no provider ever sees a blank text: it is left out here, or by the host behind us (``hosts.md`` 6)."""
+
+
 def only_blanks(scene: Scene) -> bool:
-    """Whether the host's only change is of blank texts this wire never sends: the prefix is still whole (T4)."""
+    """Whether the host's only change is of blank texts no provider sees: the prefix is still whole there (T4)."""
     state, seen = scene.state, scene.seen
-    if state.codec != "anthropic" or seen.cause != "revised" or state.base_keep < state.base_len:
+    if state.codec not in BLANKS_UNSENT or seen.cause != "revised" or state.base_keep < state.base_len:
         return False
     for m, (first, message) in seen.revised.items():
         changed = (*state.node(m).message.parts[first:], *message.parts[first:])

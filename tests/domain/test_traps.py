@@ -110,6 +110,26 @@ def test_late_blanks_change_no_byte_and_open_no_gate(queued: bool):
     assert differences(host.engine) == []
 
 
+@pytest.mark.rule("T4", "ACC-13", "PAR-10")
+@pytest.mark.parametrize("codec", ["pi", "openai-chat"])
+def test_late_blanks_a_host_leaves_out_open_no_gate_either(codec: str):
+    """Pi leaves blanks out behind us; on chat's wire they are sent as they came, and the host has moved the rest."""
+    host = Chat(codec=codec, policy=BARE)
+    host.say(user([text("start")]))
+    for number in range(6):
+        host.say(assistant([text("word " * 400 + str(number))]), user([text("go on")]))
+    host.session.reduce("6-9")
+    for blanks in ([text("\n")], [text("\n"), text(" ")], []):
+        host.messages[1] = assistant([text("word " * 400 + "0"), *blanks])
+        request = host.say(assistant([text("ok")]), user([text("more")]))
+        if codec == "openai-chat":
+            break
+        assert request.level == "defer"
+        assert "divergence" not in request.reasons
+    assert ("divergence" in request.reasons) is (codec == "openai-chat")
+    assert differences(host.engine) == []
+
+
 @pytest.mark.rule("T4")
 def test_a_late_text_that_is_not_blank_is_the_hosts_own_change():
     """The other way round: drops behind what the host really changed may land with it."""
