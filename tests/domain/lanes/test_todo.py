@@ -100,6 +100,9 @@ def test_a_list_whose_call_leaves_with_a_drop_is_said_again_by_the_same_rebuild(
     assert host.state.tags[todo - 1].mode == "full"
     assert len(arcs(request)) == 1
     assert {one.lane for one in host.last().decision.lanes} == {"queued", "todo"}
+    scene = Scene(host.state, Observation(keep=len(host.state.path)))
+    anew = local.recount(scene, cast("Given", SimpleNamespace(system_tokens=0, tools_tokens=0)))
+    assert abs(host.last().tokens - anew) < 12, "counted where it is put in, and where it is counted anew"
     assert goes_on(request, host.step())
     assert differences(host.engine) == []
 
