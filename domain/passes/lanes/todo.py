@@ -7,6 +7,8 @@ models whose reasoning is bound to what stands before it, no reasoning.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
 
 import msgspec
 
@@ -88,15 +90,15 @@ def _taken_away(ask: Ask, first: int, found: Newest | None, wanted: Arc | None) 
 
 def newest(scene: Scene) -> Newest | None:
     """Return the newest to-do call on the path that ended well, by its place."""
-    found = [*_known(scene), *_arriving(scene)]
+    found = [*islice(_known(scene), 1), *_arriving(scene)]
     return max(found, key=lambda one: (one.index, one.result), default=None)
 
 
 def _known(scene: Scene) -> Iterator[Newest]:
+    """Yield the calls earlier requests held, from the newest on: one look at each is for their places alone."""
     state = scene.state
-    for number in state.todos:
-        tag = state.tags[number - 1]
-        index = scene.index(tag.m)
+    tags = (state.tags[number - 1] for number in state.todos)
+    for index, _, tag in sorted(((scene.index(tag.m), tag.p, tag) for tag in tags), key=itemgetter(0, 1), reverse=True):
         anew = tag.m in scene.seen.revised and scene.seen.revised[tag.m][0] <= tag.p
         owner = state.call_of.get(key(tag.m, tag.p), 0)
         if index < 0 or anew or not owner:
