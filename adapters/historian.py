@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from .. import engine
+from ..domain import costs, items
 from ..domain import events as ev
-from ..domain import items
 from ..domain.coverage import history
 from ..domain.errors import FoldlogError
 from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
@@ -284,7 +284,7 @@ class Historian:
     @staticmethod
     def _projected(state: State, usage: int) -> int | None:
         active = state.last.tokens if state.last is not None else 0
-        droppable = sum(state.tags[number - 1].tokens for number in state.queue)
+        droppable = sum(costs.of(state, state.tags[number - 1]) for number in state.queue)
         return trigger.project(usage, active, droppable)
 
     @staticmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from . import costs
 from .edits import Arrival
 from .state import State, key
 
@@ -21,6 +22,12 @@ MOVED = -1
 """What ``known`` is where the host changed the history that was counted: the next pass counts anew, once."""
 UNCOUNTED = -1
 """What ``tail`` is where counting broke: nothing is said of it until a rebuild counts anew (FAIL-4)."""
+
+
+def calibrated(state: State, tokens: int) -> int:
+    """Return local ``tokens`` in the provider's count, by the ratio the last rebuild adopted (T45), rounded up."""
+    ratio = state.adopted.ratio if state.adopted is not None else 1000
+    return -(-tokens * ratio // 1000)
 
 
 def measure(state: State) -> None:
@@ -40,7 +47,7 @@ def _count(state: State) -> None:
     order = state.tools_order
     floor = state.adopted.floor if state.adopted is not None else 0
     state.edge, state.guarded, state.known = len(order), 0, len(order)
-    while state.edge and (state.guarded < floor or len(order) - state.edge < MIN_TOOLS):
+    while state.edge and (calibrated(state, state.guarded) < floor or len(order) - state.edge < MIN_TOOLS):
         state.edge -= 1
         state.guarded += state.tags[order[state.edge] - 1].tokens
     newest = order[state.edge] if state.edge < len(order) else len(state.tags) + 1
@@ -51,9 +58,10 @@ def _count(state: State) -> None:
             tag = state.tags[number - 1] if number else None
             if tag is not None and tag.status == "dropped":
                 continue
-            state.tail += max(part.tokens - state.spares.get(key(m, p), 0), 0)
+            cost = costs.left(state, m, p, part.tokens)
+            state.tail += cost
             if tag is not None and (tag.kind == "file" or (tag.kind == "tool" and number < newest)):
-                state.spent += part.tokens
+                state.spent += cost
 
 
 def grow(state: State, arrivals: Iterable[Arrival]) -> None:
@@ -89,11 +97,11 @@ def _move(state: State) -> None:
     floor = state.adopted.floor if state.adopted is not None else 0
     while len(order) - state.edge > MIN_TOOLS:
         tag = state.tags[order[state.edge] - 1]
-        if state.guarded - tag.tokens < floor:
+        if calibrated(state, state.guarded - tag.tokens) < floor:
             break
         state.guarded -= tag.tokens
         if tag.status == "active" and state.pos.get(tag.m, -1) >= state.start():
-            state.spent += tag.tokens
+            state.spent += costs.of(state, tag)
         state.edge += 1
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from . import events as ev
-from . import hygiene, reminders
-from .arcs import arc, call_part, is_reduce
+from . import hygiene, reminders, tools
+from .arcs import arc, call_part
 from .coverage import history
 from .edits import Arrival, Edit, SetBody, SetText, SetThink
 from .errors import LawBroken
@@ -47,16 +47,16 @@ def _number(state: State, m: int, p: int, number: int, message: Message) -> None
     tag = Tag(m, p, "tool" if tool else "text" if isinstance(part, Text) else "file", part.tokens)
     if number == len(tags) + 1:
         tags.append(tag)
-        if tool:
-            state.tools_order.append(number)
-            if call is not None and is_reduce(call.name):
-                state.reduces.append(number)
     elif 0 < number <= len(tags) and tags[number - 1].m == m:
         tags[number - 1] = tag  # a revision keeps its number and shows its new content
         state.queue.pop(number, None)
     else:
         raise LawBroken("a tag number out of order", value=number, where=state.stream)
-    state.tag_of[key(m, p)] = number
+    place = key(m, p)
+    if state.tag_of.get(place, number) != number:
+        tools.forget(state, {state.tag_of[place]})  # another kind of part stands there now
+    state.tag_of[place] = number
+    tools.numbered(state, m, p, number)
     if call is not None and keeps_list(call.name):
         state.todos[number] = 1
     if tool and state.gone and arc(state, m, part) in state.gone:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import events as ev
-from . import hygiene, items, measured, reminders, served
+from . import hygiene, items, measured, reminders, served, tools
 from .arcs import maker
 from .errors import LawBroken
 from .paths import request_of, rest_of, road
@@ -139,6 +139,7 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
         if number and p >= len(event.message.parts):
             state.queue.pop(number, None)  # the part is gone: nothing is left to drop, and its place may be filled anew
             del state.tag_of[key(event.m, p)]
+            tools.forget(state, {number})
         if p >= event.first:
             state.known = hygiene.MOVED if number else state.known  # what only grew at its end was counted as it is
             state.spares.pop(key(event.m, p), None)
@@ -204,7 +205,6 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)
-    state.known = hygiene.MOVED
     if event.keep < state.start():
         state.void = True  # the head now leaves what the summaries cover: the next pass folds (design.md 4)
     _set_path(state, event.keep, then)
@@ -227,6 +227,8 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
 
 
 def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
+    state.known = hygiene.MOVED
+    tools.left(state, state.path[keep:])
     for m in state.path[keep:]:
         state.pos.pop(m, None)
     if keep < len(state.path):
@@ -238,6 +240,7 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
             state.fostered.setdefault(before, []).append(m)
         state.pos[m] = len(state.path)
         state.path.append(m)
+        tools.came(state, m)
 
 
 def _outcome(state: State, event: ev.RequestOutcome) -> None:

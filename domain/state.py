@@ -151,12 +151,13 @@ class Reminder(msgspec.Struct, array_like=True):
 class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
-    ``swept``: the newest tag the last rebuild saw; ``looked``: the newest whose text was looked at; ``drained``: usage
-    at the last emergency batch of this stay in the force band; ``paid``: usage at the newest rebuild of this pressure
-    episode, 0 for none or another model or window since; ``withheld``: passes in a row that put a rebuild off for
-    the running turn's reasoning; ``unbound``: the provider took reasoning for that of another conversation; ``bulky``:
-    it refused pictures, or the body for its bytes; ``spares``:
-    tokens no longer sent of parts that stay.
+    ``tools_order``, ``reduces``: tools and calls of ``ctx_reduce`` on the head's path, by number; ``newest``: the
+    newest number a part of that path ever had. ``swept``: the newest tag the last rebuild saw; ``looked``: the newest
+    whose text was looked at; ``drained``: usage at the last emergency batch of this stay in the force band; ``paid``:
+    usage at the newest rebuild of this pressure episode, 0 for none or another model or window since; ``withheld``:
+    passes in a row that put a rebuild off for the running turn's reasoning; ``unbound``: the provider took reasoning
+    for that of another conversation; ``bulky``: it refused pictures, or the body for its bytes; ``spares``: tokens no
+    longer sent of parts that stay.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
     loud, tokens spent then), ``called``: it was told in a message of its own. ``todos``: numbers of results of tools
@@ -266,6 +267,7 @@ class State(msgspec.Struct, array_like=True):
     todos: dict[int, int] = msgspec.field(default_factory=dict)
     units: dict[str, Unit] = msgspec.field(default_factory=dict)
     concealed: list[int] = msgspec.field(default_factory=list)
+    newest: int = 0
 
     @property
     def primary(self) -> bool:

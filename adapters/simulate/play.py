@@ -14,8 +14,8 @@ import msgspec
 from ...api import Engine, Request, Session
 from ...domain import events as ev
 from ...domain.arcs import call_part, is_reduce
+from ...domain.costs import PLACEHOLDER_TOKENS
 from ...domain.errors import InputError, OptionError, Refused
-from ...domain.passes.lanes.drops import PLACEHOLDER_TOKENS
 from ...domain.policy import Policy, make_policy
 from ...domain.state import State
 from ...domain.streams import session_stream

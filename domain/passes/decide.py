@@ -12,6 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from .. import events as ev
+from .. import tools
 from ..history import budgets
 from ..identity import Scene
 from ..ranges import ranges
@@ -79,7 +80,7 @@ def decide(
     queue: tuple[Item, ...] = ()
     if managed and not side and not quiet:
         floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
-        keep = protection.protected(state, floor, emergency=gauge.emergency)
+        keep = protection.protected(state, floor, emergency=gauge.emergency, here=tools.here(scene))
         queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
     behind = divergence.index if divergence is not None and not diverged.only_blanks(scene) else None
     pressed = due != "defer" or gauge.force
@@ -182,7 +183,7 @@ def _backstop(state: State, gauge: schedule.Pressure, head: Head) -> bool:
 def _adopted(state: State, given: Given, gauge: schedule.Pressure) -> ev.Adopted:
     return ev.Adopted(
         floor=protection.floor(gauge.settings, gauge.window),
-        ratio=schedule.ratio(state, given.model),
+        ratio=schedule.scale(state, given.model),
         execute=gauge.bands.execute,
         force=gauge.bands.force,
     )
@@ -214,17 +215,17 @@ def _ask(
         return None  # no lane has anything to do: such a pass costs nothing, however many follow each other
     routine = routine and not (_hosts_alone(allowed) and gauge.percent * 2 < gauge.bands.execute)
     first = max(begin, allowed.reach)
-    here = state.pos  # what a summary covers is no lane's business, however much of it there is
-    tools = tuple(number for number in state.tools_order if here.get(state.tags[number - 1].m, -1) >= first)
+    order = tools.here(scene)[0]  # what a summary covers is no lane's business, however much of it there is
+    sent = tuple(number for number in order if scene.index(state.tags[number - 1].m) >= first)
     return Ask(
         scene,
         gauge.settings,
         gauge,
         allowed,
         first,
-        tools,
-        protection.spared(state, keep, tools, dict(gauge.settings.spared)),
-        drops.recent_tools(state),
+        sent,
+        protection.spared(state, keep, sent, dict(gauge.settings.spared)),
+        drops.recent_tools(scene),
         rides,
         routine=routine,
         queued=queue,
@@ -245,7 +246,7 @@ def _hosts_alone(allowed: permission.Permission) -> bool:
 
 def _news(state: State, given: Given) -> bool:
     """Whether anything came since the last rebuild: without it pressure would rebuild the same again."""
-    if given.seen.new or given.events or len(state.tags) > state.swept:
+    if given.seen.new or given.events or state.newest > state.swept:
         return True
     return any(after >= state.rebuilt for after in state.queue.values())
 

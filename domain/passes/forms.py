@@ -96,7 +96,8 @@ def _inserts(landing: tuple[Work, ...]) -> tuple[Insert, ...]:
 
 
 def _freed(landing: tuple[Work, ...]) -> int:
-    return sum(item.frees for work in landing for item in work.items)
+    # a placeholder may be larger than what it stands for; what stands of ours between the messages is counted itself
+    return sum(item.net if item.tag else item.frees for work in landing for item in work.items)
 
 
 def _landed(landing: tuple[Work, ...]) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .. import costs
 from ..events import Divergence
 from ..identity import Scene
-from ..state import State, Unit, key
-from ..transcript import Call, Message, Result, Text
+from ..state import Unit, key
+from ..transcript import Call, Message
 from . import tagger
 from .given import Given
-from .lanes.drops import PLACEHOLDER_TOKENS
 
 
 def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving: int) -> int:
@@ -70,19 +70,12 @@ def _shown(scene: Scene, m: int, message: Message, edited: int) -> int:
     shown = tagger.TAG_TOKENS if state.reduce else 0
     total = 0
     for p, part in enumerate(message.parts):
-        total += part.tokens + (shown if tagger.taggable(message, part) else 0)
-        total -= state.spares.get(key(m, p), 0) if p < edited else 0
-        if p < edited and isinstance(part, Text | Result):
-            number = state.tag_of.get(key(m, p), 0)
-            total -= _gone(state, number, part.tokens) if number else 0
         if isinstance(part, Call) and f"{m}:{part.id}" in state.gone:
-            total -= part.tokens
-    return max(total, 0)
-
-
-def _gone(state: State, number: int, tokens: int) -> int:
-    """Return the tokens a dropped part no longer costs; its call's are reckoned where the call stands."""
-    tag = state.tags[number - 1]
-    if tag.status != "dropped":
-        return 0
-    return tokens if tag.mode == "full" else max(tokens - PLACEHOLDER_TOKENS, 0)
+            continue
+        total += shown if tagger.taggable(message, part) else 0
+        if p >= edited:
+            total += part.tokens
+            continue
+        number = state.tag_of.get(key(m, p), 0)
+        total += costs.sent(state, state.tags[number - 1]) if number else costs.left(state, m, p, part.tokens)
+    return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..arcs import call_part
-from ..hygiene import MIN_TOOLS
+from ..hygiene import MIN_TOOLS, calibrated
 from ..names import EXEMPLARS, plain
 from ..policy import Settings
 from ..state import State
@@ -24,31 +24,35 @@ def floor(settings: Settings, window: Window) -> int:
     return min(max(five, min(16_000, eight)), 64_000)
 
 
-def protected(state: State, mass: int, *, emergency: bool) -> frozenset[int]:
+def protected(
+    state: State, mass: int, *, emergency: bool, here: tuple[Sequence[int], Sequence[int]] | None = None
+) -> frozenset[int]:
     """Return the protected tag numbers: tools newest first until ``mass`` tokens, at least three, and the exemplars.
 
-    Costs what the window holds, not what the session holds. In an emergency only the exemplars stay.
+    ``here``: the tools and calls of ``ctx_reduce`` of a path that is not the state's yet. Costs what the window holds,
+    not what the session holds. In an emergency only the exemplars stay.
     """
-    keep: set[int] = set(state.reduces[-EXEMPLARS:])
+    order, reduces = (state.tools_order, state.reduces) if here is None else here
+    keep: set[int] = set(reduces[-EXEMPLARS:])
     if emergency:
         return frozenset(keep)
     total = 0
-    for count, number in enumerate(reversed(state.tools_order)):
-        if total >= mass and count >= MIN_TOOLS:
+    for count, number in enumerate(reversed(order)):
+        if count >= MIN_TOOLS and calibrated(state, total) >= mass:
             break
         keep.add(number)
         total += state.tags[number - 1].tokens
     return frozenset(keep)
 
 
-def spared(state: State, kept: frozenset[int], tools: Sequence[int], wanted: dict[str, int]) -> frozenset[int]:
-    """Return the tags no lane takes out by itself: the protected ones ``kept``, and the newest of ``tools`` by name.
+def spared(state: State, kept: frozenset[int], sent: Sequence[int], wanted: dict[str, int]) -> frozenset[int]:
+    """Return the tags no lane takes out by itself: the protected ones ``kept``, and the newest of ``sent`` by name.
 
     ``wanted`` maps a tool's name to how many of its newest results stay; answers of a person all stay.
     """
     left = dict(wanted)
     found = set(kept)
-    for number in reversed(tools):
+    for number in reversed(sent):
         call = call_part(state, state.tags[number - 1].m, state.tags[number - 1].p)
         name = plain(call.name) if call is not None else ""
         if name == ANSWERS:

@@ -7,6 +7,7 @@ that fits, or with a refusal that says why.
 
 from __future__ import annotations
 
+from .. import costs
 from ..state import Overflow, State
 from ..transcript import Message, Result, Text
 
@@ -75,7 +76,7 @@ def largest(state: State) -> tuple[int, int]:
     """Return the number and local tokens of the largest part that is still sent and can be dropped; 0 for none."""
     begin = state.start()
     sizes = [
-        (tag.tokens, -number)
+        (costs.of(state, tag), -number)
         for number, tag in enumerate(state.tags, 1)
         if tag.status == "active"
         and number not in state.queue

@@ -6,7 +6,9 @@ ever managed, one at 95% that waited for its summary in vain, or protected resul
 
 from __future__ import annotations
 
+from .. import costs, tools
 from .. import events as ev
+from ..identity import Scene
 from ..state import Overflow, State
 from . import protection, recovery
 from .given import Given
@@ -55,12 +57,11 @@ def _complete(state: State, given: Given) -> bool:
 
 def _kept(state: State, given: Given) -> int:
     """Return what the results no lane takes out by itself cost, in the provider's count."""
-    begin, here = state.start(), state.pos
-    tools = [number for number in state.tools_order if here.get(state.tags[number - 1].m, -1) >= begin]
-    tags = (
-        state.tags[number - 1] for number in protection.spared(state, frozenset(), tools, dict(given.settings.spared))
-    )
-    held = sum(tag.tokens for tag in tags if tag.status == "active")
+    scene = Scene(state, given.seen)
+    sent = [n for n in tools.here(scene)[0] if scene.index(state.tags[n - 1].m) >= scene.start()]
+    spared = protection.spared(state, frozenset(), sent, dict(given.settings.spared))
+    tags = (state.tags[number - 1] for number in spared)
+    held = sum(costs.of(state, tag) for tag in tags if tag.status == "active")
     return calibrated(state, given.model, held)
 
 

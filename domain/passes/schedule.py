@@ -17,6 +17,8 @@ Source: TypeAlias = Literal["none", "provider", "estimated", "synthetic", "proac
 
 FULL = ("synthetic", "proactive")
 """Sources of usage that put a pass at 95% whatever the figure is."""
+SCALE = 750, 1_600
+"""Between which ratios the tokenizers of known models lie (1.5), in provider tokens for 1,000 of ours."""
 UNMANAGED_FACTOR = 11
 """In tenths: a first pass over 1.1 windows counts as an emergency (7.4)."""
 
@@ -117,6 +119,14 @@ def calibrated(state: State, model: str, tokens: int) -> int:
 def ratio(state: State, model: str) -> int:
     """Return how many provider tokens 1,000 local ones are for a model."""
     return state.ratios.get(model, 1000)
+
+
+def scale(state: State, model: str) -> int:
+    """Return the ratio a rebuild adopts for the size of single parts, as far as tokenizers differ (1.5).
+
+    More is what a host keeps to itself (its system text, its tools), which no part is larger for.
+    """
+    return min(max(ratio(state, model), SCALE[0]), SCALE[1])
 
 
 def schedule(state: State, pressure: Pressure, now: int, answered: bool) -> Schedule:

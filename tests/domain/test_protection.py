@@ -81,6 +81,24 @@ def test_the_floor_moves_only_with_a_rebuild():
     assert chat.session.status().protected_tokens == 9_000
 
 
+@pytest.mark.rule("DROP-7", "T45", "SAY-4")
+@pytest.mark.parametrize(("share", "kept"), [(800, 10), (1_000, 8), (1_300, 7), (1_600, 5), (4_000, 5)])
+def test_the_floor_is_in_the_providers_tokens(share: int, kept: int):
+    """As a rebuild adopted their ratio: what it takes of our own, no more than tokenizers differ."""
+    for adopted in (False, True):
+        chat = Chat(policy={"protected_tokens": 7_900})
+        chat.say(user("start"))
+        for number in range(14):
+            chat.tool(f"t{number}", words(998))
+        use(chat.turn(), chat.state.last.tokens * share // 1_000)
+        if adopted:
+            chat.session.report_cache_loss("gone")
+        chat.turn()
+        later = chat.session.reduce("2-15").split("later ")[1]
+        assert later.count("§") // 2 == (kept if adopted else 8)
+        assert len(chat.state.tools_order) - chat.state.edge == (kept if adopted else 8)
+
+
 @pytest.mark.rule("DROP-7")
 def test_the_engine_protects_the_exemplars():
     chat = Chat(policy={"protected_tokens": 0})

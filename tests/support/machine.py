@@ -21,6 +21,7 @@ import foldlog
 from foldlog.adapters.historian import Historian
 from foldlog.adapters.models.summarizers import Extractive
 from foldlog.domain import events as ev
+from foldlog.domain.state import key
 from foldlog.projections.fold import load
 from foldlog.storage.protocol import open_log
 from support import machine_checks as checks
@@ -349,6 +350,10 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
         head = self.log.head(stream)
         if head is None or hot.state.version != head.version:
             return  # this process has not heard of the other's events yet
+        state = hot.state
+        numbers = [state.tag_of.get(key(m, p), 0) for m in state.path for p in range(len(state.node(m).message.parts))]
+        tools = sorted(number for number in numbers if number and state.tags[number - 1].kind == "tool")
+        assert state.tools_order == tools, "IDENT-3: the tools that count are not those of the path"
         fresh = load(self.log.inner, stream, snapshots=False)
         for name, a, b in (("state", hot.state, fresh.state), ("view", hot.view, fresh.view)):
             left, right = msgspec.to_builtins(a), msgspec.to_builtins(b)

@@ -5,21 +5,21 @@ A drop is *real or absent*: a call keeps its real arguments with a placeholder r
 
 from __future__ import annotations
 
-from ... import items
+from ... import costs, items, tools
+from ...costs import PLACEHOLDER_TOKENS
 from ...edits import Edit, SetBody, SetMedia
 from ...identity import Scene
-from ...state import PARTS_LIMIT, State, Tag, key
+from ...state import PARTS_LIMIT, Tag, key
 from ...transcript import Call, Media, Message, Result, Text, Thinking
 from .shape import Item
 
 SKELETONS = 20
 SMALL_INPUT = 1_024
-PLACEHOLDER_TOKENS = 6
 
 
-def recent_tools(state: State) -> frozenset[int]:
-    """Return the newest tool tags of any status: among them a small call stays as a skeleton."""
-    return frozenset(state.tools_order[-SKELETONS:])
+def recent_tools(scene: Scene) -> frozenset[int]:
+    """Return the path's newest tool tags of any status: among them a small call stays as a skeleton."""
+    return frozenset(tools.here(scene)[0][-SKELETONS:])
 
 
 def queued(scene: Scene, protected: frozenset[int]) -> tuple[Item, ...]:
@@ -27,7 +27,7 @@ def queued(scene: Scene, protected: frozenset[int]) -> tuple[Item, ...]:
 
     Left where they are: protected tags, arcs that are open or off the path.
     """
-    recent = recent_tools(scene.state)
+    recent = recent_tools(scene)
     found = (drop(scene, number, recent) for number in sorted(scene.state.queue) if number not in protected)
     return tuple(item for item in found if item is not None)
 
@@ -49,7 +49,7 @@ def _content(scene: Scene, number: int, tag: Tag) -> Item | None:
     if not isinstance(part, Text | Media) or (isinstance(part, Text) and part.blank):
         return None
     edits = (SetBody(tag.m, tag.p, "placeholder"),)
-    net = tag.tokens - PLACEHOLDER_TOKENS
+    net = costs.of(scene.state, tag) - PLACEHOLDER_TOKENS
     return Item(number, "placeholder", edits, max(net, 0), index, net)
 
 
@@ -76,12 +76,13 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
         mode = "skeleton_real"
         if result.media:
             edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
-        net = result.tokens - PLACEHOLDER_TOKENS
+        net = costs.of(state, tag) - PLACEHOLDER_TOKENS
         return Item(number, mode, edits, max(net, 0), index, net)
     edits = (SetBody(cm, cp, "absent"), SetBody(tag.m, tag.p, "absent"))
     thought = tuple((m, 0, scene.message(m).parts[0].tokens) for m in reasoned)
     edits = (*(SetBody(m, p, "absent") for m, p, _ in thought), *edits)
-    net = result.tokens + call.tokens + sum(tokens for _, _, tokens in thought)
+    net = costs.of(state, tag) + costs.left(state, cm, cp, call.tokens)
+    net += sum(costs.left(state, m, p, tokens) for m, p, tokens in thought)
     first = min(index, scene.index(cm), *(scene.index(m) for m in reasoned))
     return Item(number, "full", edits, net, first, net, thought)
 

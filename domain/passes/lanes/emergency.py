@@ -6,7 +6,7 @@ anew is not planned anew (T19).
 
 from __future__ import annotations
 
-from ... import items
+from ... import costs, items
 from ...arcs import call_part
 from ...names import plain
 from ...state import PARTS_LIMIT, key
@@ -66,9 +66,9 @@ def _armed(ask: Ask) -> bool:
 
 def _active(ask: Ask) -> list[int]:
     """Return the tags of all that is still sent, oldest first: the floor of the plan counts every kind (T20)."""
-    state, begin = ask.scene.state, ask.scene.start()
-    here = state.pos
-    return [n for n, tag in enumerate(state.tags, 1) if tag.status == "active" and here.get(tag.m, -1) >= begin]
+    scene, begin = ask.scene, ask.scene.start()
+    tags = enumerate(scene.state.tags, 1)
+    return [number for number, tag in tags if tag.status == "active" and scene.index(tag.m) >= begin]
 
 
 def _mass(ask: Ask, number: int) -> int:
@@ -77,11 +77,13 @@ def _mass(ask: Ask, number: int) -> int:
     tag = state.tags[number - 1]
     call = call_part(state, tag.m, tag.p) if tag.kind == "tool" else None
     if not isinstance(call, Call):
-        return tag.tokens
+        return costs.of(state, tag)
+    cm, cp = divmod(state.call_of[key(tag.m, tag.p)], PARTS_LIMIT)
     thought: tuple[int, ...] = ()
     if state.codec == items.CODEC:
-        thought = items.companions(scene, state.call_of[key(tag.m, tag.p)] // PARTS_LIMIT) or ()
-    return tag.tokens + call.tokens + sum(part.tokens for m in thought for part in scene.message(m).parts)
+        thought = items.companions(scene, cm) or ()
+    led = sum(costs.left(state, m, p, part.tokens) for m in thought for p, part in enumerate(scene.message(m).parts))
+    return costs.of(state, tag) + costs.left(state, cm, cp, call.tokens) + led
 
 
 def _order(ask: Ask, numbers: list[int]) -> list[int]:

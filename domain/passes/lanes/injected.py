@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
+from ... import costs
 from ...edits import SetBody
 from ...transcript import Text
-from .drops import PLACEHOLDER_TOKENS
 from .shape import Ask, Item, Part, Work
 
 NAME = "injected"
@@ -59,7 +59,7 @@ def plan(ask: Ask) -> Work:
         if left == given or index < ask.begin:
             continue
         if not left:
-            net = tag.tokens - PLACEHOLDER_TOKENS
+            net = costs.of(state, tag) - costs.PLACEHOLDER_TOKENS
             items.append(Item(number, "placeholder", (SetBody(tag.m, tag.p, "placeholder"),), max(net, 0), index, net))
             continue
         body = left.encode("utf-8", "surrogatepass")

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from ... import items
+from ... import costs, items
 from ...arcs import call_part
 from ...edits import SetBody, SetMedia
 from ...names import WRITES, plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call, Result
-from .drops import PLACEHOLDER_TOKENS, drop
+from .drops import drop
 from .shape import Ask, Item, Part, Work
 
 NAME = "smart"
@@ -126,7 +126,7 @@ def _marker(ask: Ask, number: int, call: Call, edited: dict[str, int], texts: di
     media = isinstance(result, Result) and bool(result.media)
     edits = (SetBody(cm, cp, "marker", digest), SetBody(tag.m, tag.p, "placeholder"))
     spared = max(call.tokens - call.tokens * len(marker) // max(call.size, 1), 0)
-    net = tag.tokens - PLACEHOLDER_TOKENS + spared
+    net = costs.of(state, tag) - costs.PLACEHOLDER_TOKENS + spared
     return Item(
         number,
         "edit_marker_stripped" if media else "edit_marker",

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from ... import tools
+from ...costs import PLACEHOLDER_TOKENS
 from ...edits import SetShape
 from ...names import EXEMPLARS
 from ...state import key
 from ...transcript import Part, Text
-from .drops import PLACEHOLDER_TOKENS, drop
+from .drops import drop
 from .shape import Ask, Item, Work
 
 TAIL = 40
@@ -21,8 +23,8 @@ def reduces(ask: Ask) -> Work:
     state = ask.scene.state
     items: list[Item] = []
     if ask.rides:
-        for number in state.reduces[:-EXEMPLARS]:
-            here = state.pos.get(state.tags[number - 1].m, -1) >= ask.begin
+        for number in tools.here(ask.scene)[1][:-EXEMPLARS]:
+            here = ask.scene.index(state.tags[number - 1].m) >= ask.begin
             kept = number in ask.recent or number in ask.spared or number in ask.taken
             if here and number <= state.swept and not kept:
                 item = drop(ask.scene, number, ask.recent)

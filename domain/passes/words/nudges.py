@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ... import costs
 from ...arcs import call_part
 from ...edits import Insert, SetText
 from ...hygiene import LARGE, LEVELS, WORTH, level, severity
@@ -55,7 +56,7 @@ def _oldest(state: State) -> list[str]:
         tag = state.tags[number - 1]
         call = call_part(state, tag.m, tag.p)
         here = tag.status == "active" and number not in state.queue and state.pos.get(tag.m, -1) >= state.start()
-        if here and call is not None and tag.tokens >= NAMED_WORTH and call.name.lower() != "todowrite":
+        if here and call is not None and costs.of(state, tag) >= NAMED_WORTH and call.name.lower() != "todowrite":
             found.append(f"§{number}§ {call.name}")
         if len(found) == NAMED:
             break
