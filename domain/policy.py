@@ -12,6 +12,7 @@ import msgspec
 import pydantic
 
 from .errors import OptionError
+from .names import kind
 
 DEFAULT_THRESHOLD = 65.0
 DEFAULT_TTL_MS = 300_000
@@ -146,7 +147,7 @@ def resolve(policy: Policy, model: str) -> Settings:
         reserve=_pick(policy.output_reserve, model),
         compaction=policy.compaction,
         bound=any(_plain(name) in _plain(model) for name in (*PREFIX_BOUND, *policy.prefix_bound_models)),
-        spared=tuple(sorted({**dict(SPARED), **{k.lower(): n for k, n in policy.protected_tools.items()}}.items())),
+        spared=tuple(sorted({**dict(SPARED), **{kind(name): n for name, n in policy.protected_tools.items()}}.items())),
         smart=policy.smart_drops,
         reasoning=KEEP_REASONING if (kept := _pick(policy.keep_reasoning_tokens, model)) is None else kept,
         temporal=policy.temporal_awareness,

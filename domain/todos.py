@@ -11,10 +11,8 @@ from typing import Any
 
 import msgspec
 
-from .names import plain
+from .names import LISTS, plain
 
-TOOLS = frozenset("todowrite todo_write update_plan write_todos".split())
-"""Tools by their own names: OpenCode and Claude Code, other clients, Codex, Gemini CLI."""
 MEMBERS = ("todos", "plan")
 """Where such a call holds the list; what a step says stands in ``SAID``."""
 SAID = ("content", "step", "title", "description")
@@ -41,7 +39,7 @@ class Arc(msgspec.Struct, frozen=True):
 
 def keeps_list(name: str) -> bool:
     """Whether a tool of this name hands over a whole to-do list."""
-    return plain(name) in TOOLS
+    return plain(name) in LISTS
 
 
 def is_ours(id: str) -> bool:

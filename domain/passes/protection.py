@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 from ..arcs import call_part
 from ..hygiene import MIN_TOOLS, calibrated
-from ..names import EXEMPLARS, plain
+from ..names import ANSWERS, EXEMPLARS, kind
 from ..policy import Settings
 from ..state import State
 from ..window import Window
-
-ANSWERS = "question"
-"""A host's tool whose result is what a person said: only the agent itself may mark it as spent."""
 
 
 def floor(settings: Settings, window: Window) -> int:
@@ -54,8 +51,8 @@ def spared(state: State, kept: frozenset[int], sent: Sequence[int], wanted: dict
     found = set(kept)
     for number in reversed(sent):
         call = call_part(state, state.tags[number - 1].m, state.tags[number - 1].p)
-        name = plain(call.name) if call is not None else ""
-        if name == ANSWERS:
+        name = kind(call.name) if call is not None else ""
+        if name in ANSWERS:
             found.add(number)
         elif left.get(name, 0) > 0:
             left[name] -= 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ... import costs, items
 from ...arcs import call_part
-from ...names import plain
+from ...names import AGENTS, LISTS, PATCHES, READS, SEARCHES, WRITES, plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call
 from ..schedule import calibrated
@@ -22,8 +22,8 @@ AIM = 30
 """Per cent of the room above what no drop can reach that may stay filled."""
 RESERVE = 20
 """Per cent of the newest of tiers 1 and 2 that stay, rounded up."""
-FIRST = frozenset({"read", "todowrite", "task", "outline", "zoom"})
-SECOND = frozenset({"edit", "write", "apply_patch", "grep", "glob", "search"})
+FIRST = READS | LISTS | AGENTS
+SECOND = SEARCHES | WRITES | PATCHES
 
 
 def tier(name: str) -> int:

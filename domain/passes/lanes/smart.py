@@ -10,7 +10,7 @@ import msgspec
 from ... import costs, items
 from ...arcs import call_part
 from ...edits import SetBody, SetMedia
-from ...names import WRITES, plain
+from ...names import EXEMPLARS, LIST, WATCHES, WRITES, kind, plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call, Result
 from .drops import drop
@@ -22,7 +22,7 @@ RECENT = 20
 HINT = 40
 """Characters of an edit that are kept, in its marker."""
 CUT = "...[truncated]"
-KEPT = {"todowrite": 1, "ctx_reduce": 3, "bash_status": 0, "bash_kill": 0}
+KEPT = {LIST: 1, "ctx_reduce": EXEMPLARS, **dict.fromkeys(WATCHES, 0)}
 NOTE = "ctx_note"
 READS_NOTES = ("read", "dismiss")
 PATHS = ("filePath", "file_path", "path")
@@ -45,7 +45,7 @@ def plan(ask: Ask) -> Work:
     left = dict(KEPT)
     edited = _newest_edits(ask)
     for number, call in reversed(_old(ask)):
-        name = plain(call.name)
+        name = kind(call.name)
         if number in ask.spared or number in ask.taken:
             left[name] = left.get(name, 0) - 1
             continue

@@ -7,6 +7,7 @@ from ...arcs import call_part
 from ...edits import Insert, SetText
 from ...hygiene import LARGE, LEVELS, WORTH, level, severity
 from ...state import State
+from ...todos import keeps_list
 from ...transcript import Result
 from .shape import Listener, Spoken, digest
 
@@ -56,7 +57,7 @@ def _oldest(state: State) -> list[str]:
         tag = state.tags[number - 1]
         call = call_part(state, tag.m, tag.p)
         here = tag.status == "active" and number not in state.queue and state.pos.get(tag.m, -1) >= state.start()
-        if here and call is not None and costs.of(state, tag) >= NAMED_WORTH and call.name.lower() != "todowrite":
+        if here and call is not None and costs.of(state, tag) >= NAMED_WORTH and not keeps_list(call.name):
             found.append(f"§{number}§ {call.name}")
         if len(found) == NAMED:
             break

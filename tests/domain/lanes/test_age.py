@@ -70,7 +70,13 @@ def test_a_small_output_stays(size: int, goes: bool):
 
 
 @pytest.mark.rule("AGE-2")
-@pytest.mark.parametrize(("name", "kept"), [("todowrite", 1), ("mcp__foldlog__ctx_reduce", 3), ("question", 5)])
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("todowrite", 1), ("TodoWrite", 1), ("update_plan", 1), ("mcp__foldlog__ctx_reduce", 3), ("question", 5),
+        ("AskUserQuestion", 5), ("mcp__x__ask_user", 5), ("request_user_input", 5), ("TaskUpdate", 0),
+    ],
+)  # fmt: skip
 def test_the_newest_of_some_tools_stay(name: str, kept: int):
     host = chat()
     fill(host, 5, name=name)
@@ -82,10 +88,11 @@ def test_the_newest_of_some_tools_stay(name: str, kept: int):
 
 
 @pytest.mark.rule("AGE-2")
-def test_a_person_can_say_which_tools_results_stay():
-    host = chat(protected_tools={"Bash": 4, "todowrite": 0})
+@pytest.mark.parametrize(("said", "called"), [("todowrite", "todowrite"), ("update_plan", "TodoWrite")])
+def test_a_person_can_say_which_tools_results_stay(said: str, called: str):
+    host = chat(protected_tools={"Bash": 4, said: 0})
     fill(host, 6)
-    fill(host, 2, name="todowrite", first=6)
+    fill(host, 2, name=called, first=6)
     fill(host, 3, 10, first=8, name="Read")
     rebuild(host)
     fill(host, 3, 10, first=11, name="Read")

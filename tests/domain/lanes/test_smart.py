@@ -45,7 +45,13 @@ def test_without_the_setting_nothing_leaves_so():
 
 
 @pytest.mark.rule("SMART-1")
-@pytest.mark.parametrize(("name", "left"), [("todowrite", 1), ("ctx_reduce", 3), ("bash_status", 0), ("bash_kill", 0)])
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("todowrite", 1), ("update_plan", 1), ("ctx_reduce", 3), ("bash_status", 0), ("bash_kill", 0),
+        ("BashOutput", 0), ("KillShell", 0),
+    ],
+)  # fmt: skip
 def test_of_some_tools_only_the_newest_stay(name: str, left: int):
     host = chat()
     for number in range(5):
