@@ -112,6 +112,8 @@ def decide(
     if blocked and due == "pressure" and not allowed.granted:
         # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
+    if allowed.signals == ("flush",) and not queue and not fresh:
+        allowed = permission.Permission(False, allowed.signals, 0)  # nothing was marked: no lane rides on that (PERM-5)
     asked = reasons or state.flush or state.bulky or state.unbound  # what was refused as it is may not go out again
     if running and not asked and not gauge.force and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
