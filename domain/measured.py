@@ -25,6 +25,8 @@ def usage(state: State, event: ev.UsageReported) -> None:
     total = sum(parts)
     if state.overflow and event.number > state.overflow.number:
         state.overflow = None
+    if event.number > state.unbound:
+        state.unbound = 0  # nothing was there to take out, or nothing may be: it was taken as it is
     if state.last is not None and event.number == state.last.number:
         state.reopened = False
     if _doubtful(state, total, ours):

@@ -111,7 +111,7 @@ def passed(state: State, event: ev.Pass) -> None:
             state.gone[arc(state, tag.m, part)] = number
         state.queue.pop(number, None)
     state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
-    state.unbound = False
+    state.unbound = 0
     state.concealed = [m for m in state.concealed if state.pos.get(m, -1) < event.decision.reach]
     state.paid = decision.tokens if pressed and decision is not None else 0
     state.looked = max(state.looked, decision.looked if decision is not None else 0)

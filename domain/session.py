@@ -77,7 +77,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     # to its provider the child is new: what nothing has made smaller yet is looked at like a first pass (T50)
     state.unmanaged = not state.compartments and all(tag.status == "active" for tag in state.tags)
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
-    state.drained, state.paid, state.unbound, state.bulky, state.withheld = None, 0, False, False, 0
+    state.drained, state.paid, state.unbound, state.bulky, state.withheld = None, 0, 0, False, 0
     keep = state.pos[event.head] + 1 if event.head else 0
     state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
@@ -128,6 +128,8 @@ def _observed(state: State, event: ev.MessagesObserved) -> None:
         state.response_now = max(state.response_now, state.last.now)
         if state.overflow is not None and state.last.number > state.overflow.number:
             state.overflow = None  # the model answered a later request (convention 19)
+        if state.last.number > state.unbound:
+            state.unbound = 0
 
 
 def _revised(state: State, event: ev.PartsRevised) -> None:
@@ -245,7 +247,7 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
 
 def _outcome(state: State, event: ev.RequestOutcome) -> None:
     if event.outcome == UNBOUND and event.number in state.counted:
-        state.unbound = True
+        state.unbound = event.number
     if event.outcome == BULKY and event.number in state.counted:
         state.bulky = True
     if (

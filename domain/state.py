@@ -155,9 +155,9 @@ class State(msgspec.Struct, array_like=True):
     newest number a part of that path ever had. ``swept``: the newest tag the last rebuild saw; ``looked``: the newest
     whose text was looked at; ``drained``: usage at the last emergency batch of this stay in the force band; ``paid``:
     usage at the newest rebuild of this pressure episode, 0 for none or another model or window since; ``withheld``:
-    passes in a row that put a rebuild off for the running turn's reasoning; ``unbound``: the provider took reasoning
-    for that of another conversation; ``bulky``: it refused pictures, or the body for its bytes; ``spares``: tokens no
-    longer sent of parts that stay.
+    passes in a row that put a rebuild off for the running turn's reasoning; ``unbound``: the request whose reasoning
+    its provider took for that of another conversation, 0 for none, or once one behind it was rebuilt or answered;
+    ``bulky``: it refused pictures, or the body for its bytes; ``spares``: tokens no longer sent of parts that stay.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
     loud, tokens spent then), ``called``: it was told in a message of its own. ``todos``: numbers of results of tools
@@ -248,7 +248,7 @@ class State(msgspec.Struct, array_like=True):
     swept: int = 0
     looked: int = 0
     withheld: int = 0
-    unbound: bool = False
+    unbound: int = 0
     drained: int | None = None
     paid: int = 0
     spares: dict[int, int] = msgspec.field(default_factory=dict)

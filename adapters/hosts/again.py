@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...domain.passes.lanes.reasoning import recoverable
 from ...request import Request
 
 MENDED = frozenset({"thinking_recovery", "picture_recovery"})
@@ -24,4 +25,4 @@ def mends(request: Request) -> bool:
     if not core.settings(state.policy, state.model).compaction:
         return False
     over = state.overflow is not None and state.overflow.number == request.pass_number
-    return over or state.bulky or state.unbound
+    return over or state.bulky or bool(state.unbound and recoverable(state))

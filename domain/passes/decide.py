@@ -132,7 +132,7 @@ def decide(
     begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
     queue = tuple(item for item in queue if item.index >= begin)
     headed = bool(reasons) or refresh
-    wanted = headed or state.flush or state.unbound or state.bulky
+    wanted = headed or state.flush or bool(state.unbound) or state.bulky
     ask = None
     least = 0 if queue else _least(state, gauge)
     if not quiet:

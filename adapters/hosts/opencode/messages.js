@@ -166,7 +166,10 @@ function editedMedia(part, slot) {
  */
 export function render(message, entry) {
   if (entry.shape === "absent") return undefined;
-  if (entry.shape === "shell") return { ...message, parts: [textPart(entry.text ?? "")] };
+  if (entry.shape === "shell") {
+    const words = entry.text ?? "";
+    return words || message.info.role !== "user" ? { ...message, parts: [textPart(words)] } : undefined;
+  }
   const found = units(message);
   const slots = found.map((_, p) => slotOf(entry, p));
   const gone = new Set();

@@ -10,7 +10,7 @@ from ...edits import SetThink
 from ...identity import Scene
 from ...items import CODEC as ITEMS
 from ...policy import Settings
-from ...state import key
+from ...state import State, key
 from ...transcript import Media, Result, Text, Thinking
 from .shape import Ask, Item, Work
 
@@ -76,6 +76,17 @@ def companions(ask: Ask) -> Work:
         return Work("companions")
     found = ((scene.at(index), index) for index in range(max(first, ask.begin), scene.length()))
     return Work("companions", tuple(_removal(scene, m, index) for m, index in found if _signed(scene, m)))
+
+
+def recoverable(state: State) -> bool:
+    """Whether the newest request holds reasoning that leaves where its provider takes it for another's (THINK-4)."""
+    if state.codec == ITEMS:
+        return False
+    parts = ((m, p, part) for m in state.path[state.start() :] for p, part in enumerate(state.node(m).message.parts))
+    return any(
+        isinstance(part, Thinking) and part.signed and not part.paired and key(m, p) not in state.spares
+        for m, p, part in parts
+    )
 
 
 def _first(ask: Ask) -> int | None:

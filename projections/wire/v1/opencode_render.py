@@ -34,7 +34,10 @@ def render(raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | None:
     seen = layout(forms.decode(raw), "message")
     draft = Draft("opencode", raw, seen, text, spans.scan(raw, deep=DEEP), spans.start(raw))
     if slots.shape == "shell":
-        draft.edits.append((*need(draft, draft.top, "parts"), b"[" + text_part(chunk_text(draft, slots.text)) + b"]"))
+        words = chunk_text(draft, slots.text)
+        if not words and seen.role == "user":
+            return None  # the host sends no empty text of a person: nothing of the message would reach the model
+        draft.edits.append((*need(draft, draft.top, "parts"), b"[" + text_part(words) + b"]"))
         return spans.splice(raw, draft.edits)
     for p, unit in enumerate(seen.units):
         slot = slots.parts[p] if p < len(slots.parts) else PLAIN

@@ -201,7 +201,9 @@ def test_what_overflowed_goes_once_more(start, event, omp):
 def test_what_is_sent_again_is_told_by_its_kind(start, event, omp, text, told):
     start()
     failed = answered(assistant(1, text="x", stop="error", errorMessage=text))
-    done = play(context(talk(9)), failed, {"on": event, "event": {"entries": []}}, omp=omp)
+    talked = talk(9)
+    talked[1]["content"].insert(0, {"type": "thinking", "thinking": "so", "thinkingSignature": "c2ln"})
+    done = play(context(talked), failed, {"on": event, "event": {"entries": []}}, omp=omp)
     assert done["results"][-1]["continue"] is True
     assert [told in words for _, words in done["notices"]] == [True], done["notices"]
 

@@ -238,6 +238,29 @@ def test_reasoning_refused_as_of_another_conversation_leaves_with_the_next_reque
 
 
 @pytest.mark.rule("THINK-4")
+@pytest.mark.parametrize("how", ["usage", "history", "error", "nothing"])
+def test_a_refusal_with_nothing_to_take_out_is_over_with_the_next_answer(how: str):
+    """An error that the host keeps as the model's words, or the answer to an earlier request, is none."""
+    host = chat()
+    earlier = host.turn()
+    request = host.turn()
+    refusal = "Invalid `signature` in `thinking` block. The block is bound to a different conversation."
+    request.report_error(400, refusal)
+    assert host.state.unbound == request.pass_number
+    if how == "error":
+        host.messages += [assistant("API error: 400"), user("well?")]
+    request = host.again()
+    assert host.state.unbound, "nothing was there to take out"
+    if how == "usage":
+        use(request, 5_000)
+    elif how == "history":
+        host.turn()
+    elif how == "nothing":
+        use(earlier, 5_000)
+    assert bool(host.state.unbound) == (how in ("error", "nothing"))
+
+
+@pytest.mark.rule("THINK-4")
 def test_other_words_about_signatures_change_nothing():
     host = chat()
     request = host.say(assistant([{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, text("ok")]), user("go"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foldlog.domain.edits import MessageSlots, PartSlots
@@ -13,10 +13,16 @@ from foldlog.domain.errors import FoldlogError
 from foldlog.projections.wire import v1
 from support.any_messages import CHUNKS, message_slots, messages
 
+NOTHING = next(digest for digest, text in CHUNKS.items() if not text)
+
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(messages(), message_slots)
+@example(
+    ("opencode", b'{"info": {"role": "user", "id": "m"}, "parts": [{"type": "text", "text": "hi"}]}'),
+    MessageSlots(shape="shell", text=NOTHING),
+)
 def test_any_slots_give_a_message_or_none(given_: tuple[str, bytes], slots: MessageSlots) -> None:
     """VIEW-13, VIEW-14, VIEW-15, JSON-5: every value of the grammar applies to every message, twice alike."""
     codec, raw = given_

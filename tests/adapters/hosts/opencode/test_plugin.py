@@ -123,7 +123,9 @@ def test_a_refused_request_is_told_by_its_kind(start, text, kind, told):
     """This host ends the turn by itself: what the next request will be is for the person to know."""
     start()
     failed = {"name": "APIError", "data": {"message": text, "statusCode": 400}}
-    done = play(transform(talk(3)), event("session.error", sessionID=SES, error=failed), {"wait": 300}, settle=300)
+    talked = talk(3)
+    talked[1]["parts"].insert(1, {"type": "reasoning", "text": "so", "metadata": {"anthropic": {"signature": "c2ln"}}})
+    done = play(transform(talked), event("session.error", sessionID=SES, error=failed), {"wait": 300}, settle=300)
     assert [found for found, _ in done["notices"]] == ([kind] if kind else [])
     assert all(told in words for _, words in done["notices"]), done["notices"]
 
