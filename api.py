@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import msgspec
 
-from . import defects, engine, last_good
+from . import defects, engine, keeping, last_good
 from .adapters.historian import Historian
 from .adapters.models.summarizers import Extractive, Summarizer
 from .adapters.models.tokens import ENCODING, tokenizer
@@ -114,7 +114,7 @@ class Session:
         """
         with self.core.lock:
             stored = find_pass(self.core.log, self.core.stream, pass_number)
-            return self._request(engine.Produced(stored.event, stored.version, ()), timed=False)
+            return self._request(keeping.Produced(stored.event, stored.version, ()), timed=False)
 
     def reduce(self, drop: str, command: str = "") -> str:
         """Mark tags (``3-5,8``) as spent; return the agent's reply. The request changes on a later pass.
@@ -171,7 +171,7 @@ class Session:
         with self.core.lock:
             return _status(self.core)
 
-    def build(self, produced: engine.Produced, before: InHand | None = None) -> requests.Built:
+    def build(self, produced: keeping.Produced, before: InHand | None = None) -> requests.Built:
         """Return the whole request of a pass as bytes: from memory if it is the newest, else from the log.
 
         Where it only goes on behind ``before`` nothing is rendered again.
@@ -192,7 +192,7 @@ class Session:
             with defects.beside(self.core.stream, "summaries"):
                 self.core.summaries.watch(self.core)
 
-    def _request(self, produced: engine.Produced, timed: bool) -> Request:
+    def _request(self, produced: keeping.Produced, timed: bool) -> Request:
         self.watch()
         state = self.core.hot().state
         last = self._newest() if self._newest is not None else None

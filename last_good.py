@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from . import defects, engine
+from . import defects, engine, keeping
 from .domain import events as ev
 from .domain import pairing
 from .domain.errors import Conflict, StoreError
@@ -106,7 +106,7 @@ def _record(core: engine.Core, raws: list[bytes], produced: Replayed) -> None:
     try:
         core.replayed(intake, again.event, command)
     except StoreError as error:
-        if not isinstance(error, Conflict) and error.code != engine.OUTCOME_UNKNOWN:
+        if not isinstance(error, Conflict) and error.code != keeping.OUTCOME_UNKNOWN:
             raise
         core._catch_up(command)
         if command not in core.hot().state.commands:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from . import engine
+from . import engine, keeping
 from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError
@@ -38,7 +38,7 @@ class Session(Protocol):
         """The session in memory."""
         ...
 
-    def build(self, produced: engine.Produced, before: InHand | None = None) -> requests.Built:
+    def build(self, produced: keeping.Produced, before: InHand | None = None) -> requests.Built:
         """Return the whole request of a pass as bytes. ``before``: one it may go on behind."""
         ...
 
@@ -78,7 +78,7 @@ class Request:
     def __init__(
         self,
         session: Session,
-        produced: engine.Produced | Replayed,
+        produced: keeping.Produced | Replayed,
         estimate: int,
         timed: bool,
         before: InHand | None = None,
@@ -104,16 +104,16 @@ class Request:
         return self._session
 
     @property
-    def produced(self) -> engine.Produced:
+    def produced(self) -> keeping.Produced:
         """The stored pass behind this request, for adapters that send changes instead of messages."""
-        if not isinstance(self._produced, engine.Produced):
+        if not isinstance(self._produced, keeping.Produced):
             raise InputError("a last-good request is no pass of its own before it is recorded")
         return self._produced
 
     @property
     def recorded(self) -> bool:
         """Whether the log tells of it: a last-good request is recorded later (LAST-2)."""
-        return isinstance(self._produced, engine.Produced)
+        return isinstance(self._produced, keeping.Produced)
 
     @property
     def base(self) -> int:
@@ -144,7 +144,7 @@ class Request:
 
     def _whole(self) -> requests.Built:
         made = self._produced
-        if isinstance(made, engine.Produced):
+        if isinstance(made, keeping.Produced):
             return self._session.build(made, self._before)
         base = self._session.reopen(made.event.base).built
         more = [(raw, one.m) for one in made.delta for raw in one.json]

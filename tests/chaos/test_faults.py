@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-import foldlog.engine
+import foldlog.keeping
 from foldlog.domain.errors import FoldlogError, StoreBusy, StoreUnavailable
 from foldlog.engine import Core
 from foldlog.storage.backend import unknown_outcome
@@ -72,8 +72,8 @@ def faults(kind: str, monkeypatch: pytest.MonkeyPatch) -> Faults:
     """
     found = Faults()
     if kind in SNAPPED:
-        monkeypatch.setattr(foldlog.engine, "SNAPSHOT_EVERY", 40)
-    evolve, whole = foldlog.engine.evolve, Core._evolve
+        monkeypatch.setattr(foldlog.keeping, "SNAPSHOT_EVERY", 40)
+    evolve, whole = foldlog.keeping.evolve, Core._evolve
 
     def before(*given: Any) -> None:
         if found.taking:  # a plan may be tried on a state of its own first
@@ -88,7 +88,7 @@ def faults(kind: str, monkeypatch: pytest.MonkeyPatch) -> Faults:
             found.taking = False
         found.strike("evolved", Crash("after the events were taken in"))
 
-    monkeypatch.setattr(foldlog.engine, "evolve", before)
+    monkeypatch.setattr(foldlog.keeping, "evolve", before)
     monkeypatch.setattr(Core, "_evolve", behind)
     return found
 

@@ -15,7 +15,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-import foldlog.engine
+import foldlog.keeping
 from foldlog.domain import events as ev
 from foldlog.domain.errors import Conflict, StoreBusy
 from foldlog.storage.protocol import Chunk, Head, Log
@@ -63,14 +63,14 @@ def play(path: str, acks: str, place: str, count: int, passed: Any) -> None:
             if left[0] <= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    evolve = foldlog.engine.evolve
+    evolve = foldlog.keeping.evolve
 
     def evolving(*given: Any) -> None:
         at("evolve")
         evolve(*given)
         passed.value = b"r"
 
-    foldlog.engine.evolve = evolving
+    foldlog.keeping.evolve = evolving
     line = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     host = chaos.Host(f"sqlite:///{path}", KILLED, at, kept=READ)
     passed.value = b"r"

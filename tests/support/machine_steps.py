@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 import foldlog
-from foldlog import engine as core_engine
+from foldlog import keeping
 from foldlog.storage.protocol import open_log
 from support import machine_host as host
 from support import machine_signing as signing
@@ -399,7 +399,7 @@ class Steps:
         core = self.session().core
         core.hot()
         if core.hot().state.codec:
-            with lowered(core_engine, "SNAPSHOT_EVERY", 0):
+            with lowered(keeping, "SNAPSHOT_EVERY", 0):
                 core.snapshot()
 
     def do_race(self) -> None:
