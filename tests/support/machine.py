@@ -97,10 +97,12 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
         self.recovering = False
         self.bulky: dict[int, int] = {}
         self.stripped: set[str] = set()
+        self.hollow: set[str] = set()
+        self.revised: set[str] = set()
         self.owed: outage.Owed | None = None
         self.orphaned = False
         self.replays: list[ev.LastGoodReplayed] = []
-        self.unsent: dict[int, tuple[bytes, ...]] = {}
+        self.unsent: dict[int, tuple[host.Message, tuple[bytes, ...]]] = {}
         self.batch: tuple[int, tuple[str, str]] | None = None
         self.engines = [self._engine(), self._engine()]
 

@@ -176,7 +176,8 @@ def _said(what: str, base: Served, now: Served, i: int, j: int) -> str:
 class Left:
     """What may be missing from a message. ``reduce``: numbers are shown; ``shy``: some may not be, since what was
     marked could not leave when they were given; ``dropped``: tags that may be gone; ``thoughts``: reasoning that may;
-    ``stripped``: calls whose result may be without its pictures.
+    ``stripped``: calls whose result may be without its pictures; ``hollow``: answers of which only
+    placeholders were left.
     """
 
     reduce: bool
@@ -184,6 +185,7 @@ class Left:
     dropped: set[int]
     thoughts: set[str]
     stripped: set[str]
+    hollow: set[str]
 
 
 def explain(
@@ -200,7 +202,7 @@ def explain(
     at = 0
     sealed = max((p for p, part in enumerate(parts) if part["t"] == "think" and part["sig"]), default=-1)
     if not wire:
-        for part in parts:
+        for part in parts if message["uid"] not in left.hollow else ():
             assert part["t"] in ("call", "result", "think") or host.blank(part), f"a message is gone: {parts!r}"
         if message["role"] == "user":
             assert not all(host.blank(part) for part in parts), "a blank user message vanished"
@@ -240,6 +242,14 @@ def explain(
             at += _picture(blocks[at : at + 2], left, p, tags)
     assert at == len(blocks), f"{message!r} became {blocks!r}"
     return tags, gone
+
+
+def hollow(codec: str, message: host.Message, wire: tuple[bytes, ...]) -> bool:
+    """Whether of an answer only placeholders are left, which may leave then (HOLLOW-1)."""
+    if codec != "anthropic" or message["role"] != "assistant":
+        return False
+    blocks = [block for raw in wire for block in host.seen(codec, json.loads(raw))]
+    return bool(blocks) and all(block[0] == "text" and _DROPPED.fullmatch(block[1]) for block in blocks)
 
 
 def _spoken(text: str, message: host.Message) -> str:

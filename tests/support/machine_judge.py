@@ -289,7 +289,9 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
     seen: set[int] = set()
     machine.shy = machine.shy or machine.policy_now().get("compaction") is False
     known = machine.explained
-    left = checks.Left(machine.reduce, machine.shy, machine.asked, machine.thoughtless, machine.stripped)
+    left = checks.Left(
+        machine.reduce, machine.shy, machine.asked, machine.thoughtless, machine.stripped, machine.hollow
+    )
     for m, item, wire in zip(now.ms, now.items, now.wire, strict=True):
         if wire is None:
             continue
@@ -297,8 +299,12 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
         if key not in known:
             mine = replace(left, shy=left.shy or m in machine.raw)
             known[key] = (item, *checks.explain(machine.codec, mine, item, wire))
+            if checks.hollow(machine.codec, item, wire):
+                machine.hollow.add(item["uid"])
         _, tags, lost = known[key]
-        assert not tags or m not in machine.raw, f"LAST-6: §{tags[0][0]}§ shows in what went out raw"
+        assert not tags or m not in machine.raw or item["uid"] in machine.revised, (
+            f"LAST-6: §{tags[0][0]}§ shows in what went out raw"
+        )
         for number, p in tags:
             assert number not in seen, f"PROP-9: §{number}§ stands twice in pass {now.number}"
             seen.add(number)

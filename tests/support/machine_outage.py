@@ -107,7 +107,7 @@ def missed(machine: Machine, number: int, items: list[host.Message]) -> None:
     here = {arrival.m for arrival in event.arrivals}
     if machine.owed is not None:
         served = machine.owed.served.by_m()
-        machine.unsent = {m: served[m][1] for m in here & set(served)}
+        machine.unsent = {m: served[m] for m in here & set(served)}
         machine.counts["last good found"] += 1
         given_up(machine)
     machine.passes = event.number
@@ -119,9 +119,10 @@ def found(machine: Machine, now: checks.Served) -> None:
     """LAST-6: what is found to have gone out goes on as it went out."""
     sent, machine.unsent = machine.unsent, {}
     raw = [m for m in sent if m in machine.raw]
-    for m, wire in zip(now.ms, now.wire, strict=True):
-        if m in raw and wire is not None:  # its host may hand it over in another form than it did then
-            was, is_ = ([host.seen(machine.codec, json.loads(one)) for one in either] for either in (sent[m], wire))
+    for m, item, wire in zip(now.ms, now.items, now.wire, strict=True):
+        if m in raw and wire is not None and host.same(sent[m][0], item):
+            # its host may hand it over in another form than it did then
+            was, is_ = ([host.seen(machine.codec, json.loads(one)) for one in either] for either in (sent[m][1], wire))
             assert was == is_, f"LAST-6: message {m} went out as {was!r}, and now as {is_!r}"
 
 

@@ -158,6 +158,7 @@ class Steps:
         new = {**old, "parts": parts}
         self.rounds = [[new if m is old else m for m in one] for one in self.rounds]
         self.edits.append(f"revise {new['uid']}")
+        self.revised.add(new["uid"])
         self.now += 10_000
         if door == 1 and self.head is not None and self._current(before):
             self.passing(
