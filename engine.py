@@ -21,7 +21,7 @@ from .domain.passes.decide import Decided, decide
 from .domain.passes.given import Given, Head, Need, Outlook
 from .domain.passes.heard import Heard
 from .domain.passes.lanes.shape import TOOLS, Part
-from .domain.passes.schedule import critical, window_of
+from .domain.passes.schedule import window_of
 from .domain.policy import Settings
 from .domain.session import evolve
 from .domain.state import State
@@ -116,7 +116,7 @@ class Core(Kept):
                     before += raw
                     plan = self._decide(hot.state, intake, command, at, then)
                 alone = hot.state.primary and not intake.seen.side  # beside the head a summary changes nothing
-                if not relieved and self.summaries is not None and alone and critical(plan.outcome):
+                if not relieved and self.summaries is not None and alone and plan.critical:
                     relieved = True
                     anew, waited = self._relieved(self.summaries, hot, waiting)
                     if anew:

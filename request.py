@@ -14,6 +14,7 @@ from .domain import arguments
 from .domain import events as ev
 from .domain.errors import InputError
 from .domain.overflow import Explained, bulky, explain, judge, outcome, unbound
+from .domain.passes.lanes.images import shows_pictures
 from .domain.passes.schedule import gauge
 from .domain.session import BULKY, UNBOUND
 from .domain.window import percent
@@ -256,7 +257,8 @@ class Request:
             raise InputError("a body is bytes or text", value=body, where="body")
         found = explain(status, body, None if code is None else arguments.text("code", code))
         with self._session.core.lock:
-            found = judge(found, _share(self._session.core))
+            core = self._session.core
+            found = judge(found, _share(core), pictures=shows_pictures(core.hot().state))
             answered = None if model is None else arguments.text("model", model)
             words = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
             if found.overflow:

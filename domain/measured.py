@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from . import events as ev
 from .state import Overflow, State, Usage
-from .window import LEARNT
+from .window import ASSUMED_WINDOW, LEARNT
 
 ODD_WINDOWS = 3
 ODD_COUNTS = 20
 """Usage over so many windows and so many times our own count of the request is not believed."""
+EASED = 90
+"""Below so many per cent of the window a summariser that gave up is tried again (1.1)."""
 RETRIED = 6
 """After so many failures in a row no summary is tried at 95% either, until an overflow or a flush asks for one more."""
 
@@ -36,8 +38,16 @@ def usage(state: State, event: ev.UsageReported) -> None:
         state.learnt = None  # an accepted call contradicts the limit
     if ours:
         state.ratios[state.model] = min(max(total * 1000 // ours, 300), 5000)
+    if event.number >= state.rebuilt > state.failed and _eased(state, total):
+        state.failures = 0
     if event.number >= state.rebuilt and (state.usage is None or event.number >= state.usage.number):
         state.usage = Usage(total, event.number)
+
+
+def _eased(state: State, total: int) -> bool:
+    """Whether usage leaves room again. The answer's room is taken as known; what a person keeps free beside is not."""
+    context = state.context_limit or ASSUMED_WINDOW
+    return total * 100 < (context - min(state.output_limit, context // 4)) * EASED
 
 
 def _doubtful(state: State, total: int, ours: int) -> bool:

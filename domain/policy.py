@@ -112,6 +112,10 @@ class Settings(msgspec.Struct, frozen=True):
     hint_score: int = 6_000
 
 
+class _Managed(msgspec.Struct):
+    compaction: bool = True
+
+
 def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
     """Return a validated policy from settings, canonical JSON or nothing. Raises ``OptionError`` naming the setting."""
     if isinstance(given, Policy):
@@ -134,6 +138,14 @@ def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
         ) from None
     except msgspec.DecodeError as error:
         raise OptionError(f"the policy is not JSON: {error}", value=given) from None
+
+
+def managed(given: bytes) -> bool:
+    """Whether a policy as the log keeps it leaves foldlog the window."""
+    try:
+        return msgspec.json.decode(given, type=_Managed).compaction
+    except msgspec.MsgspecError:
+        return True  # nobody wrote such a policy with this program; who resolves it says what is wrong
 
 
 def resolve(policy: Policy, model: str) -> Settings:

@@ -13,6 +13,7 @@ from . import hygiene, items, measured, reminders, served, tools
 from .arcs import maker
 from .errors import LawBroken
 from .paths import request_of, rest_of, road
+from .policy import managed
 from .ranges import ranges
 from .state import Node, Run, State, key
 from .transcript import Call, Message, Result
@@ -78,6 +79,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     state.unmanaged = not state.compartments and all(tag.status == "active" for tag in state.tags)
     state.flush, state.flushed_by, state.tips, state.commands = False, 0, {}, {}
     state.drained, state.paid, state.unbound, state.bulky, state.withheld = None, 0, 0, False, 0
+    state.failures = 0
     keep = state.pos[event.head] + 1 if event.head else 0
     state.void, state.run = state.void or keep < state.start(), None
     _set_path(state, keep, ())
@@ -87,7 +89,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
 def _model(state: State, event: ev.ModelChanged) -> None:
     if event.model != state.model:
         state.usage, state.overflow, state.held, state.counted, state.accepted = None, None, 0, {}, 0
-        state.drained = None
+        state.drained, state.failures = None, 0
         if state.learnt and state.learnt[0] != event.model:
             state.learnt = None
     state.paid = 0
@@ -104,7 +106,17 @@ def _tools(state: State, event: ev.ToolsChanged) -> None:
 
 
 def _policy(state: State, event: ev.PolicyChanged) -> None:
+    if managed(state.policy) and not managed(event.policy):
+        _switched_off(state)
     state.policy = event.policy
+
+
+def _switched_off(state: State) -> None:
+    """The host has its window to itself: what was marked, asked for or held stays undone for good (8.1)."""
+    state.queue, state.flush, state.lost, state.reopened, state.held = {}, False, "", False, 0
+    state.overflow, state.unbound, state.bulky, state.withheld, state.unmanaged = None, 0, False, 0, False
+    state.drained, state.paid, state.episode, state.marked, state.failures = None, 0, 0, 0, 0
+    state.reduced, state.nudged, state.called = False, None, False
 
 
 def _observed(state: State, event: ev.MessagesObserved) -> None:
@@ -290,7 +302,8 @@ def _published(state: State, event: ev.HistorianPublished) -> None:
 
 def _failed(state: State, event: ev.HistorianFailed) -> None:
     state.run, state.marked = None, 0  # a mark is for one run: it must not lift the limit of failures for ever
-    state.failures += event.kind != STALE
+    if event.kind != STALE:
+        state.failures, state.failed = state.failures + 1, state.passes
 
 
 def _replaced(state: State, event: ev.CompartmentsReplaced) -> None:

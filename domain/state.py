@@ -158,6 +158,7 @@ class State(msgspec.Struct, array_like=True):
     passes in a row that put a rebuild off for the running turn's reasoning; ``unbound``: the request whose reasoning
     its provider took for that of another conversation, 0 for none, or once one behind it was rebuilt or answered;
     ``bulky``: it refused pictures, or the body for its bytes; ``spares``: tokens no longer sent of parts that stay.
+    ``failed``: the newest pass when a summary last failed.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
     loud, tokens spent then), ``called``: it was told in a message of its own. ``todos``: numbers of results of tools
@@ -268,6 +269,7 @@ class State(msgspec.Struct, array_like=True):
     units: dict[str, Unit] = msgspec.field(default_factory=dict)
     concealed: list[int] = msgspec.field(default_factory=list)
     newest: int = 0
+    failed: int = 0
 
     @property
     def primary(self) -> bool:

@@ -16,6 +16,8 @@ WALL_MARGIN = 4_096
 DEFAULT_OUTPUT = 32_000
 
 Family: TypeAlias = Literal["anthropic", "google", "other"]
+Wall: TypeAlias = Literal["answer", "margin", "codex"]
+"""What keeps a prompt from filling the context: the answer it leaves room for, a margin, Codex's own reserve (1.2)."""
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -45,7 +47,15 @@ def family(codec: str, model: str) -> Family:
     return "google" if "gemini" in name else "other"
 
 
-def measure(context: int, output: int, settings: Settings, kind: Family) -> Window:
+def wall(codec: str, model: str) -> Wall:
+    """Return what a model's hard window ends at: xAI and Pi cut an answer short, and need no room for a whole one."""
+    name = model.lower()
+    if codec == "pi":
+        return "codex" if name.startswith("openai-codex/") else "margin"
+    return "margin" if "grok" in name or name.startswith("xai/") else "answer"
+
+
+def measure(context: int, output: int, settings: Settings, kind: Family, wall: Wall = "answer") -> Window:
     """Return both windows. ``context``, ``output`` in tokens, 0 = unknown. An output >= context is a placeholder."""
     known = context > 0
     total = context if known else ASSUMED_WINDOW
@@ -59,10 +69,12 @@ def measure(context: int, output: int, settings: Settings, kind: Family) -> Wind
         soft = max(total - min(answer, total // 4), floor)
     if kind == "google":
         hard = total
-    elif kind == "anthropic":
+    elif wall == "codex":
+        hard = total - answer
+    elif kind == "anthropic" or wall == "margin":
         hard = total - WALL_MARGIN
     else:
-        hard = total - min(answer, DEFAULT_OUTPUT) if answer else total
+        hard = total - min(answer, DEFAULT_OUTPUT)
     return Window(soft=soft, hard=max(hard, soft, 1_024), known=known)
 
 

@@ -30,12 +30,14 @@ from .lanes.shape import Ask, Item, Part, Work
 class Decided(msgspec.Struct, frozen=True):
     """The events of the pass, the pass event last, and the texts (by digest) they name.
 
-    ``failed``: parts that broke and were left out, each with how and where.
+    ``failed``: parts that broke and were left out, each with how and where. ``critical``: the pass is refused, or at
+    95% by the provider's word or figures of it, so that it waits for a summary first.
     """
 
     events: tuple[ev.Event, ...]
     texts: dict[bytes, bytes]
     failed: tuple[tuple[str, str], ...] = ()
+    critical: bool = False
 
     @property
     def outcome(self) -> ev.Pass | ev.PassRefused:
@@ -75,7 +77,7 @@ def decide(
     fresh = managed and not side and bool(scene.waiting())
     running = state.run is not None and state.run.lease > given.at
     signals = () if side else _signals(state, reasons, published=fresh and not running and due != "defer")
-    quiet = due == "defer" and not signals and not gauge.force and divergence is None
+    quiet = due == "defer" and not signals and not gauge.presses and divergence is None
     keep: frozenset[int] = frozenset()
     queue: tuple[Item, ...] = ()
     if managed and not side and not quiet:
@@ -83,7 +85,7 @@ def decide(
         keep = protection.protected(state, floor, emergency=gauge.emergency, here=tools.here(scene))
         queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
     behind = divergence.index if divergence is not None and not diverged.only_blanks(scene) else None
-    pressed = due != "defer" or gauge.force
+    pressed = due != "defer" or gauge.presses
     news = pressed and (gauge.told or _news(state, given))
     drainable = sum(item.frees for item in queue)
     certain = running or fresh or bool(state.marked)
@@ -100,7 +102,7 @@ def decide(
         primary=state.primary,
         compaction=managed and not side,
         execute=news and due != "defer",
-        force=news and gauge.force and not side,
+        force=news and gauge.presses and not side,
         signals=signals,
         diverged=behind,
         drainable=drainable,
@@ -115,7 +117,7 @@ def decide(
     if allowed.signals == ("flush",) and not queue and not fresh:
         allowed = permission.Permission(False, allowed.signals, 0)  # nothing was marked: no lane rides on that (PERM-5)
     asked = reasons or state.flush or state.bulky or state.unbound  # what was refused as it is may not go out again
-    if running and not asked and not gauge.force and allowed.granted and state.primary:
+    if running and not asked and not gauge.presses and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
     urgent = asked or state.lost or state.reopened
     if allowed.granted and not urgent and reasoning.holds(scene, gauge.settings, gauge.percent, gauge.bands.execute):
@@ -171,7 +173,8 @@ def decide(
     texts.update((digest, data) for work in landing for digest, data in work.texts.items())
     events = [*given.events, *given.seen.events, outcome]
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
-    return Decided(tuple(events), texts if refused is None else {**tagged.texts, **said.texts}, said.failed)
+    critical = refused is not None or (gauge.emergency and not gauge.unheard)
+    return Decided(tuple(events), texts if refused is None else {**tagged.texts, **said.texts}, said.failed, critical)
 
 
 def _backstop(state: State, gauge: schedule.Pressure, head: Head) -> bool:
@@ -213,7 +216,7 @@ def _ask(
     rides = wanted or bool(queue) or (gauge.emergency and _grown(state, gauge))
     fresh = not _settled(state) or (not state.primary and state.tools_order[-1:] > [state.swept])
     routine = rides or (fresh and not (gauge.force and state.drained is not None))
-    if not routine and not (gauge.force and state.drained is None):
+    if not routine and not (gauge.force and gauge.ceiling and state.drained is None):
         return None  # no lane has anything to do: such a pass costs nothing, however many follow each other
     routine = routine and not (_hosts_alone(allowed) and gauge.percent * 2 < gauge.bands.execute)
     first = max(begin, allowed.reach)

@@ -6,10 +6,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from .. import events as ev
 from ..policy import Settings
 from ..state import State
-from ..window import EMERGENCY, Bands, Window, bands, family, measure, narrow, percent
+from ..window import EMERGENCY, Bands, Window, bands, family, measure, narrow, percent, wall
 from . import recovery
 
 Schedule: TypeAlias = Literal["defer", "pressure", "idle"]
@@ -24,7 +23,11 @@ UNMANAGED_FACTOR = 11
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """One usage figure with where it came from. ``percent`` in 1/100 of a per cent, -1 = unknown."""
+    """One usage figure with where it came from. ``percent`` in 1/100 of a per cent, -1 = unknown.
+
+    ``unheard``: another model than this one had the session until now, so the figure is an estimate without a word of
+    this one's provider. It says what a rebuild that comes anyway may do, and is the reason of none (1.3).
+    """
 
     tokens: int
     percent: int
@@ -33,11 +36,17 @@ class Pressure(msgspec.Struct, frozen=True):
     bands: Bands
     settings: Settings
     limit: int
+    unheard: bool = False
 
     @property
     def force(self) -> bool:
         """Usage is in the force band."""
         return self.percent >= self.bands.force
+
+    @property
+    def presses(self) -> bool:
+        """Usage in the force band is a reason of a rebuild."""
+        return self.force and not self.unheard
 
     @property
     def told(self) -> bool:
@@ -46,10 +55,18 @@ class Pressure(msgspec.Struct, frozen=True):
 
     @property
     def emergency(self) -> bool:
-        """Usage is at 95% of the hard window, or the provider said overflow, or another model's usage is over it."""
+        """Usage is at 95% of the hard window, or the provider said overflow, or another model's usage is over it.
+
+        A window that was assumed has no such end (4.2).
+        """
         if self.told:
             return True
-        return self.percent >= 0 and percent(self.tokens, self.window.hard) >= EMERGENCY
+        return self.window.known and self.percent >= 0 and percent(self.tokens, self.window.hard) >= EMERGENCY
+
+    @property
+    def ceiling(self) -> bool:
+        """Whether it is known how much is too much: the window is, or the provider refused a request (4.2)."""
+        return self.window.known or self.told
 
 
 def gauge(
@@ -63,7 +80,7 @@ def gauge(
     same = model == state.model
     window, limit = window_of(state, model, context, output, settings)
     limits = bands(settings, window)
-    tokens, source = _tokens(state, model, same=same, moved=size if moved else None)
+    tokens, source = _tokens(state, model, same=same, size=size, moved=moved)
     value = percent(tokens, window.soft) if source != "none" else -1
     whole = calibrated(state, model, size)
     overflow = recovery.armed(state, model, size) if settings.compaction else None
@@ -76,7 +93,8 @@ def gauge(
         value, tokens, source = max(percent(proven, window.soft), EMERGENCY), proven, "proactive"
     elif (not state.passes or state.unmanaged) and state.primary and 0 < limit * UNMANAGED_FACTOR < whole * 10:
         value, tokens, source = max(value, EMERGENCY), whole, "synthetic"
-    return Pressure(tokens, value, source, window, limits, settings, limit)
+    unheard = not same and source == "estimated"
+    return Pressure(tokens, value, source, window, limits, settings, limit, unheard)
 
 
 def window_of(state: State, model: str, context: int, output: int, settings: Settings) -> tuple[Window, int]:
@@ -85,11 +103,12 @@ def window_of(state: State, model: str, context: int, output: int, settings: Set
     A limit of the prompt alone is used as it is; one of prompt and answer together is reserved from like any window.
     """
     learnt = state.learnt[1] if state.learnt and state.learnt[0] == model else 0
-    kind = family(state.codec, model)
+    kind, end = family(state.codec, model), wall(state.codec, model)
     if learnt and state.bounds == "prompt":
-        return narrow(measure(context, output, settings, kind), learnt), min(context, learnt) if context else learnt
+        whole = measure(context, output, settings, kind, end)
+        return narrow(whole, learnt), min(context, learnt) if context else learnt
     limit = min(context, learnt) if context and learnt else context or learnt
-    return measure(limit, output, settings, kind), limit
+    return measure(limit, output, settings, kind, end), limit
 
 
 def _measured(state: State) -> int:
@@ -100,13 +119,13 @@ def _measured(state: State) -> int:
     return calibrated(state, state.model, state.last.tokens) if known and state.last is not None else 0
 
 
-def _tokens(state: State, model: str, *, same: bool, moved: int | None) -> tuple[int, Source]:
+def _tokens(state: State, model: str, *, same: bool, size: int, moved: bool) -> tuple[int, Source]:
     """Return the newest usage the provider gave for the present prefix, else a calibrated count of the request."""
-    if moved is not None:
-        return calibrated(state, model, moved), "estimated"
+    if moved or (state.last is not None and not same):
+        return calibrated(state, model, size), "estimated"
     if same and state.usage is not None:
         return state.usage.tokens, "provider"
-    if state.last is None or not same:
+    if state.last is None:
         return 0, "none"
     return calibrated(state, model, state.last.tokens), "estimated"
 
@@ -131,7 +150,7 @@ def scale(state: State, model: str) -> int:
 
 def schedule(state: State, pressure: Pressure, now: int, answered: bool) -> Schedule:
     """Return what 1.6 says. ``answered``: this pass brings the model's answer to the last request."""
-    if pressure.percent >= pressure.bands.execute:
+    if pressure.percent >= pressure.bands.execute and not pressure.unheard:
         return "pressure"
     return "idle" if idle(state, pressure.settings.ttl, now, answered) else "defer"
 
@@ -140,11 +159,3 @@ def idle(state: State, ttl: int, now: int, answered: bool) -> bool:
     """Whether the provider's cache outlived its lifetime, unseen by any rebuild (convention 11)."""
     heard = max(state.response_now, state.last.now if answered and state.last else 0)
     return heard > 0 and heard >= state.rebuilt_now and now - heard > ttl
-
-
-def critical(outcome: ev.Pass | ev.PassRefused) -> bool:
-    """Whether a pass is at 95%, by the provider's word or a figure of it."""
-    if isinstance(outcome, ev.PassRefused):
-        return True
-    decision = outcome.decision
-    return decision is not None and (decision.source in FULL or decision.percent >= EMERGENCY)

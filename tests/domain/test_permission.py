@@ -252,6 +252,46 @@ def test_compaction_off_leaves_everything_to_the_host():
     assert [msgspec.json.decode(raw) for raw in request.messages_json] == chat.messages
 
 
+@pytest.mark.rule("PERM-7")
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("passes", [1, 3])
+def test_what_was_marked_or_held_is_void_where_compaction_is_switched_off(flush: bool, passes: int):
+    chat = filled(policy={"protected_tokens": 0})
+    use(chat.turn(), 1_000)
+    chat.session.reduce("2-7")
+    if flush:
+        chat.session.flush()
+    chat.session.report_cache_loss("x")
+    chat.again().report_failure("not_processed") if not flush else None
+    chat.session.reduce("8") if not flush else None
+    chat.reopen(policy={"compaction": False})
+    for _ in range(passes):
+        chat.turn()
+    state = chat.state
+    assert (state.queue, state.flush, state.lost, state.reopened) == ({}, False, "", False)
+    before = chat.session.status().dropped
+    chat.reopen(policy={"protected_tokens": 0})
+    chat.turn()
+    chat.turn()
+    assert chat.session.status().dropped == before
+
+
+@pytest.mark.rule("PERM-7", "OVER-12")
+@pytest.mark.parametrize("kind", ["overflow", "pictures", "reasoning"])
+def test_what_a_provider_refused_is_the_hosts_matter_where_compaction_is_switched_off(kind: str):
+    chat = filled(policy={"protected_tokens": 0})
+    request = chat.turn()
+    if kind == "overflow":
+        request.report_failure("overflow", limit=100_000)
+    else:
+        words = {"pictures": "too many images", "reasoning": "thinking block is bound to a different conversation"}
+        request.report_error(400, words[kind])
+    assert chat.state.overflow is not None or chat.state.bulky or chat.state.unbound
+    chat.reopen(policy={"compaction": False})
+    chat.turn()
+    assert (chat.state.overflow, chat.state.bulky, chat.state.unbound) == (None, False, 0)
+
+
 @pytest.mark.rule("PERM-8")
 def test_drops_ride_a_divergence_the_host_made():
     chat = filled(tools=4, tokens=500)

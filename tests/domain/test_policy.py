@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from foldlog.domain.errors import OptionError
+from foldlog.domain.passes.schedule import window_of
 from foldlog.domain.policy import NEVER_MS, Policy, lookup_keys, make_policy, parse_ttl, resolve
+from foldlog.domain.state import State
 from foldlog.domain.window import bands, family, measure
 
 VECTORS = json.loads(
@@ -116,7 +118,8 @@ def test_an_unset_lifetime_is_five_minutes():
 @pytest.mark.parametrize("row", VECTORS["windows"], ids=lambda row: f"{row['context']}-{row['output']}-{row['family']}")
 def test_windows(row: dict[str, Any]):
     policy = make_policy({} if row["reserve"] is None else {"output_reserve": row["reserve"]})
-    window = measure(row["context"], row["output"], resolve(policy, "m"), row["family"])
+    end = row.get("wall", "answer")
+    window = measure(row["context"], row["output"], resolve(policy, "m"), row["family"], end)
     assert (window.soft, window.hard) == (row["soft"], row["hard"])
     assert window.known == (row["context"] > 0)
 
@@ -143,6 +146,21 @@ def test_the_force_band_lies_between_85_and_92():
         found = bands(settings, measure(200_000, 0, settings, "other"))
         assert found.force == min(max(8_500, percent * 100 + 200), 9_200)
         assert found.execute < found.force < found.emergency
+
+
+@pytest.mark.rule("WINDOW-2")
+@pytest.mark.parametrize(
+    ("codec", "model", "output", "hard"),
+    [
+        ("pi", "zai/glm-4.7", 131_072, 195_904), ("pi", "anthropic/claude-opus-4-7", 32_000, 195_904),
+        ("pi", "google/gemini-3-pro", 64_000, 200_000), ("pi", "openai-codex/gpt-5.4", 40_000, 160_000),
+        ("openai-chat", "xai/grok-4", 64_000, 195_904), ("opencode", "grok-code-fast", 64_000, 195_904),
+        ("openai-chat", "gpt-5", 64_000, 168_000), ("openai-responses", "openai-codex/gpt-5.4", 40_000, 168_000),
+    ],
+)  # fmt: skip
+def test_what_a_prompt_can_fill_by_host_and_provider(codec: str, model: str, output: int, hard: int):
+    found, limit = window_of(State(codec=codec), model, 200_000, output, resolve(make_policy(None), model))
+    assert (found.hard, limit) == (hard, 200_000)
 
 
 def test_families():

@@ -206,6 +206,37 @@ def test_a_summariser_that_recovers_is_tried_again_at_95():
     assert host.state.cut > 0
 
 
+@pytest.mark.rule("HIST-28")
+@pytest.mark.parametrize("how", ["flush", "model", "fork", "usage alone", "still full"])
+def test_what_gave_up_is_tried_again_where_there_is_room_again(how):
+    summarizer = Scripted(answer=RAISES["bug"])
+    host = chat(opened("memory:", summarizer), policy={"protected_tokens": 0}, model="a")
+    talk(host, 1)
+    work(host, 4, 300)
+    full(host, 62)
+    while host.state.failures < GIVE_UP:
+        use(talk(host, 1, 300), WINDOW * 80 // 100)
+    tried = len(summarizer.jobs)
+    if how == "model":
+        host.reopen(model="b")
+        talk(host, 1)
+        assert host.state.failures == 0
+    elif how == "fork":
+        child = host.session.fork("child")
+        assert child.core.hot().state.failures == 0
+        return
+    elif how != "usage alone":
+        host.session.reduce(",".join(map(str, host.state.tools_order[:2])))
+        host.session.flush()
+        request = talk(host, 1)
+        assert request.level == "soft+"
+        use(request, WINDOW * (92 if how == "still full" else 70) // 100)
+    for _ in range(3):
+        use(talk(host, 1, 300), WINDOW * (92 if how == "still full" else 80) // 100)
+    assert (len(summarizer.jobs) > tried) == (how in ("flush", "model"))
+    assert len(summarizer.jobs) <= tried + GIVE_UP
+
+
 # ------------------------------------------------------------ waiting, overflow
 
 

@@ -35,7 +35,7 @@ def tier(name: str) -> int:
 def plan(ask: Ask) -> Work:
     """Choose the oldest tools, tier 3 first, until usage would be back at the aim."""
     gauge, state = ask.gauge, ask.scene.state
-    if not gauge.force or gauge.tokens <= 0 or not _armed(ask):
+    if not gauge.force or not gauge.ceiling or gauge.tokens <= 0 or not _armed(ask):
         return Work(NAME)
     numbers = [number for number in _active(ask) if number not in ask.taken]
     sizes = {number: calibrated(state, state.model, _mass(ask, number)) for number in numbers}
@@ -47,7 +47,7 @@ def plan(ask: Ask) -> Work:
         return Work(NAME)
     taken: list[Item] = []
     for number in _order(ask, numbers):
-        item = drop(ask.scene, number, ask.recent)
+        item = drop(ask.scene, number, frozenset() if gauge.emergency else ask.recent)
         if item is None or item.index < ask.begin or item.net <= 0:
             continue
         taken.append(item)

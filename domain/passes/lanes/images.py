@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...edits import SetMedia
-from ...identity import Scene
-from ...state import key
+from ...identity import Observation, Scene
+from ...state import State, key
 from ...transcript import Media, Result
 from .drops import drop
 from .shape import Ask, Item, Work
@@ -55,6 +55,12 @@ def shed(ask: Ask) -> Work:
     out = (index for index in places[:-1] or places if index >= ask.begin)  # a fold may cover some of them
     items = [item for index in out for item in _without(ask, scene.at(index), index)]
     return Work("pictures", tuple(items))
+
+
+def shows_pictures(state: State) -> bool:
+    """Whether the last request showed a picture, or anything else that is sent as a file."""
+    scene = Scene(state, Observation(keep=len(state.path)))
+    return any(_pictures(scene, m) for m in state.path[state.start() :])
 
 
 def _pictures(scene: Scene, m: int) -> list[int]:

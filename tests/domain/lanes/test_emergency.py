@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foldlog.domain.passes.lanes.emergency import tier
-from support.talk import Chat, use, user, words
+from support.talk import Chat, assistant, use, user, words
 
 BARE = {"protected_tokens": 0}
 
@@ -103,6 +103,51 @@ def test_it_is_armed_again_five_points_under_the_band(threshold: int):
     assert lanes(host)["emergency"].landed
 
 
+@pytest.mark.rule("EMERG-2")
+@pytest.mark.parametrize(("between", "again"), [(169_000, False), (161_000, False), (159_000, True)])
+def test_what_ends_a_stay_is_five_points_under_the_band(between: int, again: bool):
+    host = chat()
+    use(fill(host, 40), 176_000)
+    use(host.turn(), between)
+    use(fill(host, 20, first=40), 177_000)
+    host.turn()
+    assert ("emergency" in lanes(host)) == again
+
+
+@pytest.mark.rule("EMERG-1", "EMERG-4")
+@pytest.mark.parametrize(("reads", "edits"), [(10, 10), (16, 8), (12, 14)])
+def test_the_second_tier_leaves_before_the_first(reads: int, edits: int):
+    host = chat(policy={**BARE, "execute_threshold_percentage": 90})
+    fill(host, reads, name="Read")
+    fill(host, edits, name="Edit", first=reads)
+    use(fill(host, 14, first=reads + edits), 184_500)
+    host.turn()
+    seen = {number - 2 for number in dropped(host)}
+    kept = -(-edits // 5)
+    assert seen & set(range(reads, reads + edits)) == set(range(reads, reads + edits - kept)), "all but the reserve"
+    first = sorted(number for number in seen if number < reads)
+    assert first == list(range(len(first)))
+    assert 0 < len(first) < reads - -(-reads // 5)
+
+
+@pytest.mark.rule("EMERG-3", "T20")
+@pytest.mark.parametrize("talk", [10, 2_000, 4_000])
+@pytest.mark.parametrize("used", [172_000, 186_000])
+@pytest.mark.parametrize("threshold", [40, 65])
+def test_what_may_stay_filled_is_thirty_per_cent_above_what_no_drop_can_reach(talk: int, used: int, threshold: int):
+    host = chat(policy={**BARE, "execute_threshold_percentage": threshold})
+    host.say(assistant("ok"), user(words(talk)))
+    use(fill(host, 60), used)
+    host.turn()
+    did, scale = lanes(host)["emergency"], host.state.ratios[""]
+    mass = sum(tag.tokens + (host.state.node(tag.m - 1).message.parts[0].tokens if tag.kind == "tool" else 0)
+               for tag in host.state.tags[:-1])  # fmt: skip
+    fixed = max(used - mass * scale // 1_000, 0)
+    aim = fixed + (200_000 * threshold // 100 - fixed) * 30 // 100
+    left = used - did.tokens * scale // 1_000
+    assert aim - 960 * scale // 1_000 <= left <= aim + 100
+
+
 @pytest.mark.rule("EMERG-2", "LAW-1")
 def test_a_restart_does_not_arm_it():
     host = chat()
@@ -123,13 +168,76 @@ def test_below_two_thousand_tokens_it_is_not_worth_a_rebuild():
     assert host.turn().level == "defer"
 
 
-@pytest.mark.rule("EMERG-3")
+@pytest.mark.rule("EMERG-3", "WINDOW-12")
 @pytest.mark.parametrize("missing", [0, None])
-def test_unknown_usage_plans_nothing(missing: int | None):
-    host = chat()
-    request = fill(host, 20)
-    request.report_usage(input=missing)
+@pytest.mark.parametrize(("count", "level"), [(75, "defer"), (90, "soft+")])
+def test_usage_nobody_reports_is_estimated(missing: int | None, count: int, level: str):
+    host = chat(context_limit=100_000)
+    request = fill(host, 10)
+    for number in range(10, count):
+        request.report_usage(input=missing)
+        request = host.tool(f"t{number}", words(960) + str(number), n=number)
+        if request.level != "defer":
+            break
+    assert request.level == level
+    if level == "soft+":
+        assert (host.last().decision.source, lanes(host)["emergency"].landed) == ("estimated", True)
+        assert 8_500 <= host.last().decision.percent < 8_700
+
+
+@pytest.mark.rule("EMERG-3", "WINDOW-3", "PROP-5")
+@pytest.mark.parametrize("limit", [None, 0])
+@pytest.mark.parametrize("used", [112_000, 125_000, 400_000])
+def test_an_assumed_window_plans_nothing(limit: int | None, used: int):
+    """Nobody knows how much is too much: protection stays, and no tier leaves."""
+    host = chat(policy={"protected_tokens": 100_000}, context_limit=limit)
+    use(fill(host, 12, 2_000), used)
+    host.session.reduce("2-4")
+    host.turn()
+    assert dropped(host) == []
+    host = chat(context_limit=limit)
+    use(fill(host, 12, 2_000), used)
+    host.turn()
+    assert "emergency" not in lanes(host)
+    assert dropped(host) == []
+
+
+@pytest.mark.rule("EMERG-3", "REFUSE-3")
+def test_a_refusal_of_the_provider_says_how_much_is_too_much():
+    host = chat(context_limit=None)
+    fill(host, 20, 2_000).report_failure("overflow")
+    assert host.turn().level == "soft+"
+    assert lanes(host)["emergency"].landed
+
+
+@pytest.mark.rule("EMERG-7")
+@pytest.mark.parametrize(("limit", "level"), [(100_000, 8_500), (104_000, 8_500), (92_000, 9_500)])
+def test_another_models_rebuild_does_the_emergency_work_with_it(limit: int, level: int):
+    """Nothing is known of its usage but what was counted here: one rebuild is paid for, not two."""
+    host = chat(model="claude-sonnet-4-5")
+    use(fill(host, 100), 60_000)
+    host.reopen(model="claude-other", context_limit=limit)
+    request = host.turn()
+    decision = host.last().decision
+    assert (request.level, decision.source, decision.schedule) == ("hard", "estimated", "defer")
+    assert decision.percent >= level
+    assert lanes(host)["emergency"].landed
+    assert request.usage_estimate < limit * 65 // 100
+    for _ in range(3):
+        use(request, limit * 60 // 100)
+        request = host.turn()
+        assert request.level == "defer"
+
+
+@pytest.mark.rule("EMERG-7", "PERM-1", "FOLD-6")
+def test_a_model_that_comes_to_be_known_is_no_reason_for_one():
+    """It folds nothing, so there is no rebuild the estimate could say anything of."""
+    host = chat(context_limit=30_000)
+    for number in range(25):
+        use(host.tool(f"t{number}", words(900) + str(number), n=number), 1_000)
+    host.reopen(model="claude-other", context_limit=24_000)
     assert host.turn().level == "defer"
+    assert host.last().decision is None
 
 
 @pytest.mark.rule("EMERG-4")
@@ -165,6 +273,26 @@ def test_at_95_per_cent_protection_and_reserve_are_given_up():
     use(request, 194_000)
     host.turn()
     assert len(dropped(host)) >= 10
+
+
+@pytest.mark.rule("EMERG-5", "DROP-1", "T28")
+@pytest.mark.parametrize(("used", "modes"), [(178_000, {"skeleton_real"}), (195_000, {"full"})])
+def test_at_95_per_cent_small_new_calls_leave_whole(used: int, modes: set[str]):
+    host = chat()
+    use(fill(host, 24, 2_000), used)
+    host.turn()
+    newest = [host.state.tags[number - 1] for number in host.state.tools_order[-20:]]
+    assert {tag.mode for tag in newest if tag.status == "dropped"} == modes
+
+
+@pytest.mark.rule("EMERG-5", "DROP-3")
+def test_at_95_per_cent_the_result_the_model_is_to_answer_stays_a_skeleton():
+    host = chat()
+    request = fill(host, 24, 2_000)
+    use(request, 196_000)
+    host.tool("newest", words(2_000))
+    assert host.state.tags[host.state.tools_order[-1] - 1].mode in ("", "skeleton_real")
+    assert host.state.tags[host.state.tools_order[0] - 1].mode == "full"
 
 
 @pytest.mark.rule("EMERG-6", "T23")

@@ -357,7 +357,9 @@ def test_no_such_thing_where_it_fits_is_unknown_or_nobody_waits(mode: str, limit
     chat = grown(model="large", context_limit=1_000_000, mode=mode)
     use(chat.turn(), 300_000)
     chat.reopen(model="small", context_limit=limit)
-    assert chat.turn()._produced.event.decision.source == "none"
+    sent = chat.turn()
+    assert sent._produced.event.decision.source == "estimated", "nothing is known of it but its size"
+    assert sent.level == "hard"
 
 
 @pytest.mark.rule("OVER-22")

@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog.domain import events as ev
-from support.talk import Chat, events, fingerprint, use, user
+from support.talk import Chat, assistant, call, events, fingerprint, image, result, text, use, user, words
 
 LONG = b'{"type":"error","error":{"message":"prompt is too long: 208380 tokens > 200000 maximum"}}'
 SLOW = b'{"error":{"type":"rate_limit_error","message":"Too many tokens, please wait before trying again."}}'
@@ -69,6 +69,49 @@ def test_the_used_part_of_the_window_decides_what_words_left_open(share: float, 
     assert said.overflow == (kind == "suspected")
     assert len(events(chat.session, ev.OverflowReported)) == said.overflow
     assert chat.state.learnt is None
+
+
+TOO_LARGE = [b"Request Entity Too Large", b"<html><h1>413 Request Entity Too Large</h1></html>", b"payload too large"]
+
+
+@pytest.mark.rule("OVER-11", "IMAGE-2")
+@pytest.mark.parametrize("body", TOO_LARGE)
+@pytest.mark.parametrize(("share", "kind"), [(0.94, "suspected"), (0.91, "suspected"), (0.6, "bytes")])
+def test_a_body_too_large_that_shows_no_picture_is_too_long_where_the_window_is_full(
+    body: bytes, share: float, kind: str
+):
+    chat = Chat(lanes=True, context_limit=100_000, policy={"protected_tokens": 50_000})
+    chat.say(user("start"))
+    for number in range(10):
+        request = chat.tool(f"t{number}", words(900) + str(number), n=number)
+    use(request, int(100_000 * share))
+    request = chat.turn()
+    assert request.report_error(413, body).kind == kind
+    assert (chat.state.overflow is not None) == (kind == "suspected") == (not chat.state.bulky)
+    if kind == "suspected":
+        again = chat.again()
+        assert again.level == "soft+"
+        assert again.usage_estimate < request.usage_estimate * 9 // 10
+
+
+@pytest.mark.rule("OVER-11", "IMAGE-2")
+@pytest.mark.parametrize("shown", ["file", "result"])
+def test_pictures_are_shed_before_a_full_window_is_suspected(shown: str):
+    chat = Chat(lanes=True, context_limit=100_000, policy={"protected_tokens": 50_000})
+    chat.say(user([text("look"), image()] if shown == "file" else "look"))
+    for number in range(10):
+        request = chat.tool(f"t{number}", words(4_000) + str(number), n=number)
+    if shown == "result":
+        request = chat.say(assistant([call("p", "shot")]), user([result("p", [text("here"), image()])]))
+    use(request, 94_000)
+    said = []
+    for _ in range(3):
+        said.append(request.report_error(413, TOO_LARGE[0]).kind)
+        if said[-1] == "suspected":
+            break
+        request = chat.again()
+    assert said == ["bytes", "suspected"]
+    assert not any(b'"image"' in raw for raw in request.messages_json)
 
 
 @pytest.mark.rule("OVER-11")
