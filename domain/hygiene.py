@@ -112,9 +112,9 @@ def level(state: State) -> str:
     return next((name for share, name in LEVELS if severity(state) >= share), "")
 
 
-def told(state: State) -> None:
-    """Keep that the agent was nudged, and at which figures."""
-    state.nudged = (level(state), state.spent)
+def told(state: State, m: int) -> None:
+    """Keep that the agent was nudged behind an output of message ``m``, and at which figures."""
+    state.nudged = (level(state), state.spent, m)
 
 
 def severity(state: State) -> int:

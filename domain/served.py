@@ -168,8 +168,9 @@ def _waited(state: State, *, waited: bool) -> None:
 def _told(state: State, event: ev.Pass) -> None:
     """Keep what was said to the agent: a nudge, a message of its own."""
     edits = [edit for arrival in event.arrivals for edit in arrival.edits]
-    if any(isinstance(edit, SetText) and edit.kind == "nudge" for edit in edits):
-        hygiene.told(state)
+    nudge = next((edit for edit in edits if isinstance(edit, SetText) and edit.kind == "nudge"), None)
+    if nudge is not None:
+        hygiene.told(state, nudge.m)
     if any(insert.id.startswith("call-") for insert in event.inserts):
         state.called = True
     if event.inserts:

@@ -161,9 +161,9 @@ class State(msgspec.Struct, array_like=True):
     ``failed``: the newest pass when a summary last failed.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
-    loud, tokens spent then), ``called``: it was told in a message of its own. ``todos``: numbers of results of tools
-    that keep a to-do list; ``units``: what stands of ours between the messages, by its id. ``concealed``: messages that
-    went out raw and whose numbers do not show yet (LAST-3).
+    loud, tokens spent then, its message), ``called``: it was told in a message of its own. ``todos``: numbers of
+    results of tools that keep a to-do list; ``units``: what stands of ours between the messages, by its id.
+    ``concealed``: messages that went out raw and whose numbers do not show yet (LAST-3).
     """
 
     stream: str = ""
@@ -260,7 +260,7 @@ class State(msgspec.Struct, array_like=True):
     guarded: int = 0
     known: int = 0
     reduced: bool = False
-    nudged: tuple[str, int] | None = None
+    nudged: tuple[str, int, int] | None = None
     called: bool = False
     bulky: bool = False
     reopened_by: int = 0

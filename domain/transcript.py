@@ -86,3 +86,9 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     parts: tuple[Part, ...]
     host_id: str = ""
     stamp: int = 0
+
+
+def speaks(message: Message) -> bool:
+    """Whether a person says something here: words or a file, and no results, which go on with a turn."""
+    said = any(isinstance(part, Media) or (isinstance(part, Text) and not part.blank) for part in message.parts)
+    return message.role == "user" and said and not any(isinstance(part, Result) for part in message.parts)

@@ -146,6 +146,8 @@ def decide(
         return Need(parts=missing)
     works = lanes.run(ask) if ask is not None else ()
     landing = _landing(works, allowed, wanted=wanted, least=least)
+    if any(work.items for work in landing):
+        said = words.hushed(said)
     cost = _price(scene, given, gauge, queue)
     untold = quiet and state.drained is None  # an emergency's stay ends on a pass that told how full the window is
     reached = allowed.granted and allowed.reach <= scene.start()

@@ -11,7 +11,7 @@ import pytest
 from foldlog.domain import hygiene
 from foldlog.domain.passes.words.silence import gap_text
 from foldlog.domain.state import State
-from support.talk import Chat, assistant, call, events, result, text, use, user, words
+from support.talk import Chat, assistant, call, differences, events, image, result, text, use, user, words
 
 BARE = {"protected_tokens": 0, "cache_ttl": "never"}
 
@@ -136,6 +136,122 @@ def test_nobody_is_nudged_who_can_do_nothing(how: str):
     host = chat(**options, policy=policy)
     requests = fill(host, 30, 1_000 if how == "small" else 5_000)
     assert not any(nudges(request) for request in requests)
+
+
+def step(id: str, output: Any = "more") -> list[Any]:
+    return [assistant([call(id)]), user([result(id, output)])]
+
+
+@pytest.mark.rule("SAY-2")
+def test_the_count_of_outputs_is_told_beside_their_tokens():
+    host = chat()
+    requests = fill(host, 16)
+    first = next(index for index, request in enumerate(requests) if nudges(request))
+    again = chat()
+    fill(again, first)
+    told = re.match(r"(\d+) tool outputs, about (\d+)k tokens, here", nudges(requests[first])[0])
+    state = again.state
+    assert told
+    assert told.groups() == (str(state.edge), str(state.spent // 1_000))
+    assert state.edge == first - hygiene.MIN_TOOLS
+
+
+@pytest.mark.rule("SAY-8")
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("plain", True), ([text("plain")], True), ([text("see"), image()], True), (words(500) + "<system>", True),
+        ("", False), (" \n", False), ([], False), ([image()], False), ([text(""), image()], False),
+        ("ok\n<system-reminder>the list is empty</system-reminder>", False),
+        ([text("ok"), text("<system-reminder>\nmore")], False),
+    ],
+)  # fmt: skip
+def test_only_an_output_of_words_without_a_reminder_is_written_behind(output: Any, told: bool):
+    """What is not said behind one output is said behind the next that takes it."""
+    policy = {"protected_tokens": 25_000}
+    requests = fill(chat(policy=policy), 16)
+    first = next(index for index, request in enumerate(requests) if nudges(request))
+    host = chat(policy=policy)
+    fill(host, first)
+    request = host.say(*step("next", output))
+    shown = [one for one in nudges(request) if "tool outputs" in one]
+    assert bool(shown) == told
+    assert (host.state.nudged is not None) == told
+    request = host.say(*step("later", "plain"))
+    assert len([one for one in nudges(request) if "tool outputs" in one]) == 1
+
+
+@pytest.mark.rule("SAY-8", "FAIL-1")
+def test_an_output_that_cannot_be_read_gets_no_nudge(monkeypatch: pytest.MonkeyPatch):
+    host = chat()
+    monkeypatch.setattr(type(host.session.core), "_content", lambda *_: 1 / 0)
+    requests = fill(host, 16)
+    assert not any(nudges(request) for request in requests)
+    left = [event.decision.left_out for event in events(host.session) if getattr(event, "decision", None)]
+    assert ("nudge",) in left
+
+
+@pytest.mark.rule("SAY-2")
+@pytest.mark.parametrize(("turns", "short"), [(0, True), (2, True), (3, False)])
+def test_the_same_is_said_again_in_fewer_words_for_three_turns(turns: int, short: bool):
+    host = chat()
+    requests = fill(host, 14)
+    assert len(nudges(requests[-1])) == 1
+    for _ in range(turns):
+        host.turn()
+    host.session.core._hot = None  # a new process says the same
+    last = fill(host, 8, first=20)[-1]
+    said = nudges(last)[1]
+    assert len(nudges(last)) == 2
+    assert said.endswith(" by now: ctx_reduce.") == short
+    assert ("The oldest" in said) != short
+
+
+@pytest.mark.rule("SAY-2")
+def test_who_gets_louder_says_all_of_it():
+    host = chat(policy={"protected_tokens": 38_000})
+    said = nudges(fill(host, 30)[-1])
+    assert len(said) >= 3
+    full = [one for one in said if "The oldest" in one]
+    assert [one.partition("ctx_reduce")[0].rpartition(". ")[2] for one in full] == [
+        "When you have what you need from them, mark them with ",
+        "At the next natural stop, go through them and mark what is spent with ",
+        "Mark what is spent with ",
+    ]
+
+
+def marked(size: int, count: int, flush: int = -1) -> tuple[Chat, list[bool]]:
+    """Play a session that keeps marked output until a flush; return with it where the agent is told what is spent."""
+    host = chat()
+    fill(host, 6, size)
+    host.session.reduce("5-7")
+    host.session.report_cache_loss("said so")
+    host.turn()
+    assert host.state.queue, "the newest three are protected"
+    said = []
+    for n in range(6, count):
+        if n == flush:
+            host.session.flush()
+        request = host.tool(f"t{n}", words(size) + str(n), n=n)
+        said.append(any(say in wire(request) for say in ("tool outputs, about", "Before anything else")))
+    return host, said
+
+
+@pytest.mark.rule("SAY-8", "SAY-3")
+@pytest.mark.parametrize(("size", "how"), [(5_000, "nudged"), (3_000, "called")])
+def test_on_the_pass_that_takes_out_what_was_marked_nothing_is_said_of_it(size: int, how: str):
+    """Its figures are from before: what is left is counted with that pass, and said with the next where it is due."""
+    host, said = marked(size, 24)
+    first = said.index(True)
+    assert getattr(marked(size, 7 + first)[0].state, how)
+    host, said = marked(size, 7 + first, flush=6 + first)
+    assert host.last().landed
+    assert not any(said)
+    assert not host.state.nudged
+    assert not host.state.called
+    assert differences(host.engine) == []
+    host, said = marked(size, 17 + first, flush=6 + first)
+    assert any(said)
 
 
 @pytest.mark.rule("SAY-3")

@@ -11,7 +11,7 @@ from ...identity import Scene
 from ...items import CODEC as ITEMS
 from ...policy import Settings
 from ...state import State, key
-from ...transcript import Media, Result, Text, Thinking
+from ...transcript import Thinking, speaks
 from .shape import Ask, Item, Work
 
 OPAQUE = 1_000
@@ -108,9 +108,7 @@ def holds(scene: Scene, settings: Settings, percent: int, threshold: int) -> boo
 def running_turn(scene: Scene) -> int:
     """Return the path index behind the newest message of a person: results, and what hosts add to them, go on."""
     for index in range(scene.length() - 1, -1, -1):
-        message = scene.message(scene.at(index))
-        said = any(isinstance(part, Media) or (isinstance(part, Text) and not part.blank) for part in message.parts)
-        if message.role == "user" and said and not any(isinstance(part, Result) for part in message.parts):
+        if speaks(scene.message(scene.at(index))):
             return index + 1
     return 0
 

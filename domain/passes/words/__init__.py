@@ -56,7 +56,7 @@ WORDS = (
     Word("hint", hints.say, hints.wants),
     Word("note", notes.say, notes.wants),
     Word("appeal", nudges.appeal),
-    Word("nudge", nudges.nudge),
+    Word("nudge", nudges.nudge, nudges.wants),
 )
 """In this order; a nudge is not added to an appeal."""
 
@@ -135,6 +135,22 @@ def _said(to: Listener, tagged: Tagged, found: list[Spoken], failed: list[tuple[
         tuple(failed),
         tuple(one for spoken in found for one in spoken.noticed),
         tuple(spoken.asked for spoken in found if spoken.asked is not None),
+    )
+
+
+def hushed(said: Said) -> Said:
+    """Return what is said without a nudge or an appeal: what could be marked was counted before this pass took it."""
+    if not said.arrivals:
+        return said
+    newest = said.arrivals[-1]
+    nudges = [edit for edit in newest.edits if isinstance(edit, SetText) and edit.kind == "nudge"]
+    edits = tuple(edit for edit in newest.edits if edit not in nudges)
+    gone = {edit.text for edit in nudges} | {insert.text for insert in said.inserts}
+    return msgspec.structs.replace(
+        said,
+        arrivals=(*said.arrivals[:-1], msgspec.structs.replace(newest, edits=edits)) if nudges else said.arrivals,
+        inserts=(),
+        texts={name: data for name, data in said.texts.items() if name not in gone},
     )
 
 

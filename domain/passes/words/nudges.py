@@ -8,31 +8,72 @@ from ...edits import Insert, SetText
 from ...hygiene import LARGE, LEVELS, WORTH, level, severity
 from ...state import State
 from ...todos import keeps_list
-from ...transcript import Result
-from .shape import Listener, Spoken, digest
+from ...transcript import Result, speaks
+from ..lanes.shape import Part
+from .shape import Listener, Spoken, Wants, digest
 
 NAMED, NAMED_WORTH = 4, 250
 CALL_WORTH, CALL_SHARE = 50_000, 75
 """Tokens spent, and share in per cent, from which it is told in a message of its own (6.3)."""
+TURNS = 3
+"""Turns of a person within which the same is said again in fewer words."""
+REMINDER = "<system-reminder>"
+"""An output that holds this already gets none of ours: two of them read as one, or as the host's (6.2)."""
+
+
+def wants(to: Listener) -> Wants:
+    """Return the newest output where a nudge is due: only then it is read."""
+    part = _place(to) if _due(to) else None
+    return Wants(to.unread(frozenset((part,)))) if part is not None else Wants()
 
 
 def nudge(to: Listener) -> Spoken | None:
     """Say behind the newest tool output what could be marked; again only where it grew, or grew louder."""
-    state, newest = to.scene.state, to.newest
+    loud = _due(to)
+    part = _place(to) if loud else None
+    if part is None or not _takes(to, part):
+        return None
+    words = _again(to.scene.state) if _repeats(to, loud) else _words(to.scene.state, loud)
+    name, data = digest(f"\n\n{REMINDER}\n{words}\n</system-reminder>")
+    return Spoken(SetText(*part, "post", "nudge", name), data)
+
+
+def _due(to: Listener) -> str:
+    """Return how loud a nudge of this pass would be, empty for none."""
+    state = to.scene.state
     loud = level(state) if to.able else ""
     if not loud or not to.end:
-        return None
+        return ""
     if state.nudged is not None:
-        before, spent = state.nudged
+        before, spent, _ = state.nudged
         louder = _loudness(loud) > _loudness(before)
         if not louder and state.spent < spent + max(WORTH, state.tail * 8 // 100):
-            return None
-    parts = to.scene.message(newest.m).parts
-    last = next((p for p in range(len(parts) - 1, newest.first - 1, -1) if isinstance(parts[p], Result)), -1)
-    if last < 0:
-        return None
-    name, data = digest(f"\n\n<system-reminder>\n{_words(state, loud)}\n</system-reminder>")
-    return Spoken(SetText(newest.m, last, "post", "nudge", name), data)
+            return ""
+    return loud
+
+
+def _place(to: Listener) -> Part | None:
+    """Return the newest tool output of what is new, None where there is none."""
+    m, parts = to.newest.m, to.scene.message(to.newest.m).parts
+    places = range(len(parts) - 1, to.newest.first - 1, -1)
+    return next(((m, p) for p in places if isinstance(parts[p], Result)), None)
+
+
+def _takes(to: Listener, part: Part) -> bool:
+    """Whether an output has words, and no reminder among them. Files in it are told as a line each."""
+    output, said = to.scene.message(part[0]).parts[part[1]], to.facts.get(part, "")
+    lines = sum(not line.isspace() for line in said.splitlines() if line)
+    return isinstance(output, Result) and lines > output.media and REMINDER not in said
+
+
+def _repeats(to: Listener, loud: str) -> bool:
+    """Whether a nudge as loud as this one still stands in the request, a few turns back at most."""
+    scene, told = to.scene, to.scene.state.nudged
+    place = scene.index(told[2]) if told is not None and told[0] == loud else -1
+    if place < scene.start() or place < 0:
+        return False
+    behind = (scene.message(scene.at(index)) for index in range(place + 1, scene.length()))
+    return sum(speaks(message) for message in behind) < TURNS
 
 
 def _loudness(name: str) -> int:
@@ -48,7 +89,22 @@ def _words(state: State, loud: str) -> str:
         "urgent": "Mark what is spent with ctx_reduce now, before you go on.",
     }[loud]
     shown = f" The oldest: {', '.join(names)}." if names else ""
-    return f"About {state.spent // 1000}k tokens of tool output here may be spent.{shown} {said}"
+    return f"{_much(state)} here may be spent.{shown} {said}"
+
+
+def _again(state: State) -> str:
+    return f"{_much(state)} by now: ctx_reduce."
+
+
+def _much(state: State) -> str:
+    """Return how much nothing protects, in outputs and in tokens."""
+    count = sum(_here(state, number) for number in state.tools_order[: state.edge])
+    return f"{count:,} tool output{'' if count == 1 else 's'}, about {state.spent // 1000}k tokens,"
+
+
+def _here(state: State, number: int) -> bool:
+    tag = state.tags[number - 1]
+    return tag.status == "active" and state.pos.get(tag.m, -1) >= state.start()
 
 
 def _oldest(state: State) -> list[str]:
@@ -56,7 +112,7 @@ def _oldest(state: State) -> list[str]:
     for number in state.tools_order[: state.edge]:
         tag = state.tags[number - 1]
         call = call_part(state, tag.m, tag.p)
-        here = tag.status == "active" and number not in state.queue and state.pos.get(tag.m, -1) >= state.start()
+        here = _here(state, number) and number not in state.queue
         if here and call is not None and costs.of(state, tag) >= NAMED_WORTH and not keeps_list(call.name):
             found.append(f"§{number}§ {call.name}")
         if len(found) == NAMED:
