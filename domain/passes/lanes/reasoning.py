@@ -7,6 +7,7 @@ rebuild removes, in the same pass, all reasoning behind the first byte it change
 from __future__ import annotations
 
 from ...edits import SetThink
+from ...hygiene import calibrated
 from ...identity import Scene
 from ...items import CODEC as ITEMS
 from ...policy import Settings
@@ -160,7 +161,7 @@ def _cost(scene: Scene, m: int) -> int:
     """Return what the reasoning of one step counts: what can be read of it, else a flat sum where anything is there."""
     here = _here(scene, m)
     hidden = any(part.signed or part.opaque for _, part in here)
-    return sum(part.tokens for _, part in here) or (OPAQUE if hidden else 0)
+    return calibrated(scene.state, sum(part.tokens for _, part in here)) or (OPAQUE if hidden else 0)
 
 
 def _removal(scene: Scene, m: int, index: int) -> Item:
