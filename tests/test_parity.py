@@ -73,7 +73,7 @@ EVENTS: dict[str, Any] = {
     "summary": {60: 40, 110: 90, 150: 130},
     "do": {70: "flush", 100: "loss", 125: "not_processed", 165: "overflow"},
     "usage": {52: 70, 53: 70, 54: 70, 85: 96, 86: 96, 87: 89, 88: 89, 140: 88, 141: 89, 142: 70, 143: 50, 144: 88},
-    "models": {130: "claude-opus-4-6"},
+    "models": {128: "claude-opus-4-6"},
     "systems": {155: "You work with care."},
 }
 ALL_ON = {"smart_drops": True, "caveman_text_compression": True}
@@ -96,6 +96,8 @@ def script(name: str) -> Script:
         given["model"], given["models"] = "claude-sonnet-5-5", {}
     if name.endswith("subagent"):
         given |= {"mode": "subagent", "summary": {}, "do": {**EVENTS["do"], 165: ""}}
+    if name == "subagent":
+        rounds = rounds[:135]  # beyond, what PAR-2 leaves on Pi's wire moves whole passes
     return Script(rounds, **given)
 
 
@@ -140,6 +142,8 @@ class Apart:
     def row(self, a: Row, b: Row) -> None:
         """Take in one pass of both."""
         left, right = a.get("landed", {}), b.get("landed", {})
+        if "kept" in a and "kept" in b:
+            self.apart |= a["kept"] ^ b["kept"]  # one wire protects an output more, by its own count
         for label in sorted(left.keys() & right.keys()):
             if left[label] != right[label]:
                 self.say(self.mode(label, left[label], right[label]), a, label, left[label], right[label])
@@ -147,7 +151,7 @@ class Apart:
             self.lane(a, lane, a.get("lanes", {}).get(lane), b.get("lanes", {}).get(lane))
         for label in sorted(left.keys() ^ right.keys()):
             self.say("PAR-3" if label in self.apart else "", a, label, left.get(label), right.get(label))
-        for key in sorted((a.keys() | b.keys()) - {"lanes", "landed"}):
+        for key in sorted((a.keys() | b.keys()) - {"lanes", "landed", "kept"}):
             if a.get(key) != b.get(key):
                 self.say(self.figure(a, key, a.get(key), b.get(key)), a, key, a.get(key), b.get(key))
 
@@ -176,6 +180,9 @@ class Apart:
             self.say(alone, row, lane, a, b)
             return
         (landed, count, names), (landed_b, count_b, names_b) = a or (b[0], 0, []), b or (a[0], 0, [])
+        if lane == "reasoning" and landed == landed_b and abs(count - count_b) <= 4:
+            self.say("PAR-5", row, lane, count, count_b)  # steps at the edge of a budget in the provider's tokens
+            return
         odd = set(names) ^ set(names_b)
         for label in odd:
             if lane in BOUNDS and self.bordering(label, BOUNDS[lane]):
@@ -203,8 +210,8 @@ class Apart:
         return less < bound <= more
 
     def figure(self, row: Row, key: str, a: Any, b: Any) -> str:
-        if key == "percent" and row["source"] == "estimated" and abs(a - b) <= 50:
-            return "PAR-5"
+        if key == "percent" and row["source"] == "estimated":
+            return "PAR-5" if abs(a - b) <= 50 else "PAR-3" if self.known & MODES else ""
         if key == "drainable" and a and b:
             return "PAR-5" if abs(a - b) <= 5 else "PAR-3" if self.known & MODES else ""
         return ""

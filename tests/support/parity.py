@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count as counting
 from typing import Any
+from unittest.mock import patch
 
 import foldlog
 from foldlog.adapters.historian import Historian, _offset
@@ -12,6 +13,8 @@ from foldlog.adapters.models.summarizers.port import Job, Summarised, Summary
 from foldlog.domain import events as ev
 from foldlog.domain.edits import SetText
 from foldlog.domain.history.boundary import Boundary
+from foldlog.domain.passes import decide
+from foldlog.domain.passes.protection import protected
 from foldlog.storage.protocol import open_log
 from support.hosts import WRITERS, Round
 
@@ -68,6 +71,7 @@ class Player:
         self.labels: list[str] = [""]
         self.starts: list[int] = []
         self.messages: list[bytes] = []
+        self.kept: list[int] = []
         clock = counting(1_700_000_000_000, 5)
         self.engine = foldlog.Engine(open_log("memory:"), tokens, "test", lambda: next(clock))
         self.model, self.system = script.model, "You work in a repository."
@@ -93,8 +97,10 @@ class Player:
         self.model = script.models.get(number, self.model)
         self.system = script.systems.get(number, self.system)
         session = self.session()
+        self.kept = []
         try:
-            request = session.prepare(self.messages, system=self.system, now=one.at / 1000)
+            with patch.object(decide.protection, "protected", self.protected):
+                request = session.prepare(self.messages, system=self.system, now=one.at / 1000)
         except foldlog.Refused as refused:
             self.rows.append({"round": number, "refused": refused.code})
             return
@@ -115,6 +121,12 @@ class Player:
                 self.reduce(session, numbers)
         if number in script.summary:
             self.summarise(session, script.summary[number])
+
+    def protected(self, *given: Any, **named: Any) -> frozenset[int]:
+        """Protect as the engine does, and keep what: it hangs on a host's own counts (PAR-5)."""
+        found = protected(*given, **named)
+        self.kept = sorted(found)
+        return found
 
     def reduce(self, session: foldlog.Session, numbers: list[int]) -> None:
         try:
@@ -171,6 +183,7 @@ class Player:
                 did.lane: (did.landed, did.items, self.names(n for a, b in did.tags for n in range(a, b + 1)))
                 for did in decision.lanes
             }
+        row["kept"] = set(self.names(self.kept))
         if not isinstance(event, ev.PassDeferred):
             row["landed"] = {self.labels[n]: mode for n, mode in event.landed}
             row["adopted"] = (event.adopted.floor, event.adopted.execute, event.adopted.force)
