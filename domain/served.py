@@ -11,7 +11,7 @@ from .coverage import history
 from .edits import Arrival, Edit, SetBody, SetText, SetThink
 from .errors import LawBroken
 from .paths import road
-from .state import TERSE, Fold, Last, State, Tag, key, laid
+from .state import INLINE, TERSE, Fold, Last, State, Tag, key, laid
 from .todos import is_ours, keeps_list
 from .transcript import Call, Message, Result, Text
 
@@ -57,6 +57,8 @@ def _number(state: State, m: int, p: int, number: int, message: Message) -> None
         tools.forget(state, {state.tag_of[place]})  # another kind of part stands there now
     state.tag_of[place] = number
     tools.numbered(state, m, p, number)
+    if isinstance(part, Text) and part.inline:
+        state.inline[place] = part.inline
     if call is not None and keeps_list(call.name):
         state.todos[number] = 1
     if tool and state.gone and arc(state, m, part) in state.gone:
@@ -99,8 +101,13 @@ def passed(state: State, event: ev.Pass) -> None:
         elif not state.queue:
             state.held = 0
         return
+    state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
     for number, mode in event.landed:
         tag = state.tags[number - 1]
+        if key(tag.m, tag.p) in state.inline and mode not in TERSE:
+            state.inline[key(tag.m, tag.p)] = 0
+        if mode == INLINE:
+            continue
         tag.mode = mode
         if mode in TERSE:
             continue
@@ -110,7 +117,6 @@ def passed(state: State, event: ev.Pass) -> None:
         if mode == "full" and isinstance(part, Result):
             state.gone[arc(state, tag.m, part)] = number
         state.queue.pop(number, None)
-    state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
     state.unbound = 0
     state.concealed = [m for m in state.concealed if state.pos.get(m, -1) < event.decision.reach]
     state.paid = decision.tokens if pressed and decision is not None else 0

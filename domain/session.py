@@ -157,6 +157,7 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
         if p >= event.first:
             state.known = hygiene.MOVED if number else state.known  # what only grew at its end was counted as it is
             state.spares.pop(key(event.m, p), None)
+            state.inline.pop(key(event.m, p), None)
             owner = state.call_of.pop(key(event.m, p), 0)
             if owner:
                 state.answers[owner] -= 1

@@ -20,6 +20,8 @@ TagStatus: TypeAlias = Literal["active", "dropped"]
 
 TERSE = ("terse1", "terse2", "terse3")
 """Modes of a text that is still sent, in fewer words."""
+INLINE = "inline"
+"""Mode of a text that is still sent, without the reasoning that was written into it."""
 
 
 def laid(units: Mapping[str, Unit], inserts: Iterable[Insert]) -> dict[str, Unit]:
@@ -163,7 +165,8 @@ class State(msgspec.Struct, array_like=True):
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
     loud, tokens spent then, its message), ``called``: it was told in a message of its own. ``todos``: numbers of
     results of tools that keep a to-do list; ``units``: what stands of ours between the messages, by its id.
-    ``concealed``: messages that went out raw and whose numbers do not show yet (LAST-3).
+    ``concealed``: messages that went out raw and whose numbers do not show yet (LAST-3). ``inline``: tokens of
+    reasoning still sent of texts it was written into, 0 once it has left.
     """
 
     stream: str = ""
@@ -270,6 +273,7 @@ class State(msgspec.Struct, array_like=True):
     concealed: list[int] = msgspec.field(default_factory=list)
     newest: int = 0
     failed: int = 0
+    inline: dict[int, int] = msgspec.field(default_factory=dict)
 
     @property
     def primary(self) -> bool:
@@ -279,6 +283,10 @@ class State(msgspec.Struct, array_like=True):
     def node(self, m: int) -> Node:
         """Return the node of ordinal ``m`` (1-based)."""
         return self.nodes[m - 1]
+
+    def quiet(self, m: int, p: int) -> bool:
+        """Whether a text is sent without the reasoning that was written into it."""
+        return self.inline.get(key(m, p)) == 0
 
     def start(self) -> int:
         """Return the path index of the first message that is sent: the one behind the cut."""

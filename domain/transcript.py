@@ -15,11 +15,15 @@ Role: TypeAlias = Literal["user", "assistant", "tool", "system", "other"]
 
 
 class Text(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="t"):
-    """A text part. ``blank``: empty or white space only."""
+    """A text part. ``blank``: empty or white space only.
+
+    ``inline``: of the tokens of a model's answer, those of reasoning written into it (``domain/inline.py``).
+    """
 
     tokens: int
     size: int
     blank: bool = False
+    inline: int = 0
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="c"):

@@ -275,6 +275,43 @@ def test_words_beside_results_go_on_with_a_turn_where_they_are_one_message():
     assert gone == {"anthropic": 0, "openai-chat": 1, "openai-responses": 0, "pi": 1, "opencode": 1}
 
 
+def musing(number: int, *thoughts: Thought) -> Round:
+    """Return an answer that reasons in its text, and what a person says to it."""
+    said = f"<think>\n{'Let me see. ' * 100}\n</think>\nAnswer {number}."
+    return Round(number, number * 10_000, thoughts, said, (), (), (Said(f"go on {number}"),))
+
+
+def lost(rounds: list[Round], at: tuple[int, int], **more: Any) -> dict[str, list[str]]:
+    """Return by codec which texts lose their reasoning where the cache is lost behind the rounds ``at``."""
+    given = Script(rounds, do=dict.fromkeys(at, "loss"), **more)
+    rows = {codec: Player(given, codec).play() for codec in WRITERS}
+    return {
+        codec: [n for row in rows[codec] for n in row.get("lanes", {}).get("inline", (0, 0, []))[2]]
+        for codec in WRITERS
+    }
+
+
+@pytest.mark.rule("THINK-6")
+def test_reasoning_in_texts_leaves_alike_on_every_wire():
+    opening = Round(0, 0, (), "", (), (), (Said("start"),))
+    calls = (Called("t", "bash", {}),), (Returned("t", "bash", "x"),)
+    tools = dataclasses.replace(musing(6), calls=calls[0], results=calls[1], asked=())
+    rounds = [opening, *(musing(number) for number in range(1, 6)), tools, *(musing(number) for number in range(7, 13))]
+    gone = lost(rounds, (6, 11), policy={"keep_reasoning_tokens": 1_000})
+    assert set(map(tuple, gone.values())) == {tuple(f"{number}.text" for number in range(1, 10))}
+
+
+@pytest.mark.rule("PAR-11")
+def test_reasoning_that_must_stay_goes_on_to_count():
+    """On a bound model a rebuild takes the signed away, and texts keep theirs the longer for it."""
+    opening = Round(0, 0, (), "", (), (), (Said("start"),))
+    rounds = [opening, *(musing(number, Thought("hm " * 400, "c2ln")) for number in range(1, 13))]
+    gone = lost(rounds, (6, 7), policy={"keep_reasoning_tokens": 1_500}, model="claude-sonnet-5-5")
+    assert gone["anthropic"] == gone["pi"] == gone["opencode"]
+    assert gone["openai-chat"] == gone["openai-responses"]
+    assert set(gone["anthropic"]) < set(gone["openai-chat"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", WRITERS)
 @pytest.mark.rule("WINDOW-15")

@@ -17,7 +17,7 @@ from ...domain.arcs import call_part, is_reduce
 from ...domain.costs import PLACEHOLDER_TOKENS
 from ...domain.errors import InputError, OptionError, Refused
 from ...domain.policy import Policy, make_policy
-from ...domain.state import State
+from ...domain.state import INLINE, TERSE, State
 from ...domain.streams import session_stream
 from ...projections.timeline import Cause, causes
 from ..billing.profiles import Profile
@@ -304,6 +304,8 @@ def _refusal(session: Session, before: int) -> tuple[str, int]:
 
 def _freed(state: State, number: int, mode: str) -> int:
     tag = state.tags[number - 1]
+    if mode in (INLINE, *TERSE):
+        return 0  # it is still sent, if shorter
     if mode != "full":
         return max(tag.tokens - PLACEHOLDER_TOKENS, 0)
     call = call_part(state, tag.m, tag.p)

@@ -13,7 +13,7 @@ import msgspec
 
 from ...edits import SetBody, SetShape
 from ...errors import PassFailed
-from . import age, dedup, emergency, followers, images, injected, queued, reasoning, smart, stale, terse, todo
+from . import age, dedup, emergency, followers, images, injected, inline, queued, reasoning, smart, stale, terse, todo
 from .shape import Ask, Part, Work
 
 
@@ -30,6 +30,7 @@ LANES = (
     Lane("emergency", emergency.plan),
     Lane("injected", injected.plan, injected.wants),
     Lane("dedup", dedup.plan, dedup.wants),
+    Lane("inline", inline.plan, inline.wants),
     Lane("terse", terse.plan, terse.wants),
     Lane("reasoning", reasoning.budget),
     Lane("unsigned", reasoning.unsigned),
@@ -77,6 +78,7 @@ def run(ask: Ask) -> tuple[Work, ...]:
                 net=ask.net + sum(item.net for item in work.items),
                 absent=ask.absent | _absent(ask, work),
                 first=lowest if ask.first is None else min(lowest, ask.first),
+                thinned={**ask.thinned, **{(m, p): n for item in work.items for m, p, n in item.spares}},
             )
     return tuple(found)
 

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from ... import costs
 from ...edits import SetBody
+from ...inline import without
 from ...transcript import Text
 from .shape import Ask, Item, Part, Work
 
@@ -51,10 +52,11 @@ def plan(ask: Ask) -> Work:
     texts: dict[bytes, bytes] = {}
     for number in range(state.looked + 1, state.swept + 1):
         tag = state.tags[number - 1]
-        given = ask.facts.get((tag.m, tag.p))
+        original = ask.facts.get((tag.m, tag.p))
         index = ask.scene.index(tag.m)
-        if given is None or not _old(ask, tag.m, tag.kind) or number in ask.taken or tag.status != "active":
+        if original is None or not _old(ask, tag.m, tag.kind) or number in ask.taken or tag.status != "active":
             continue
+        given = without(original) if state.quiet(tag.m, tag.p) else original
         left = stripped(given)
         if left == given or index < ask.begin:
             continue
@@ -65,9 +67,10 @@ def plan(ask: Ask) -> Work:
         body = left.encode("utf-8", "surrogatepass")
         digest = sha256(body).digest()
         texts[digest] = body
-        frees = tag.tokens * (len(given) - len(left)) // len(given)
+        frees = tag.tokens * (len(given) - len(left)) // len(original)
+        known = ask.unsent(tag.m, tag.p)
         edit = SetBody(tag.m, tag.p, "text", digest)
-        items.append(Item(0, "", (edit,), frees, index, frees, ((tag.m, tag.p, frees),)))
+        items.append(Item(0, "", (edit,), frees, index, frees, ((tag.m, tag.p, known + frees),)))
     return Work(NAME, tuple(items), texts)
 
 

@@ -6,15 +6,16 @@ rebuild removes, in the same pass, all reasoning behind the first byte it change
 
 from __future__ import annotations
 
+from ... import items as answers
 from ...edits import SetThink
 from ...hygiene import calibrated
 from ...identity import Scene
-from ...items import CODEC as ITEMS
 from ...policy import Settings
 from ...state import State, key
-from ...transcript import Thinking, speaks
+from ...transcript import Text, Thinking, speaks
 from .shape import Ask, Item, Work
 
+ITEMS = answers.CODEC
 OPAQUE = 1_000
 """Tokens taken for reasoning nobody can read."""
 HEAVY = 4_000
@@ -32,20 +33,30 @@ def budget(ask: Ask) -> Work:
     scene, state, settings = ask.scene, ask.scene.state, ask.settings
     if not ask.routine or settings.bound or state.unbound or not _may_go(state.codec, ask.model):
         return Work("reasoning")
+    found = ((scene.at(index), index) for index in sorted(outdated(ask)))
+    return Work("reasoning", tuple(_removal(scene, m, index) for m, index in found if _thought(scene, m)))
+
+
+def outdated(ask: Ask) -> frozenset[int]:
+    """Return the path indexes of the steps that are too old for their reasoning to be kept, as far as they may change.
+
+    The first step, from the newest back, that the budget has no room for, and all older ones: not the running turn, the
+    newest answer, nor the newest with signed reasoning.
+    """
+    scene, start = ask.scene, ask.scene.start()
     turn = running_turn(scene)
-    exempt = {*range(turn, scene.length()), *_newest(scene)}
-    left = settings.reasoning - sum(_cost(scene, scene.at(index)) for index in exempt)
-    items: list[Item] = []
-    for index in range(turn - 1, scene.start() - 1, -1):
-        if index in exempt:
-            continue
-        m = scene.at(index)
-        cost = _cost(scene, m)
-        left -= cost
-        if cost and left < 0 and index >= ask.begin:
-            left = -1  # what is older than the first that does not fit goes too
-            items.append(_removal(scene, m, index))
-    return Work("reasoning", tuple(reversed(items)))
+    exempt = {*range(turn, scene.length()), *(index for newest in _newest(scene) for index in _step(scene, newest))}
+    left = ask.settings.reasoning - sum(_cost(scene, scene.at(index)) for index in exempt)
+    index = turn - 1
+    while index >= start:
+        step = _step(scene, index)
+        if index not in exempt:
+            cost = sum(_cost(scene, scene.at(place)) for place in step if place >= start)
+            left -= cost
+            if cost and left < 0:
+                return frozenset(range(ask.begin, step.stop)) - exempt
+        index = step.start - 1
+    return frozenset()
 
 
 def unsigned(ask: Ask) -> Work:
@@ -103,7 +114,7 @@ def holds(scene: Scene, settings: Settings, percent: int, threshold: int) -> boo
     if not settings.bound or scene.state.withheld >= HOLDS or percent >= threshold + CEILING:
         return False
     turn = (scene.at(index) for index in range(running_turn(scene), scene.length()))
-    return sum(_cost(scene, m) for m in turn if _signed(scene, m)) >= HEAVY
+    return sum(_thought(scene, m) for m in turn if _signed(scene, m)) >= HEAVY
 
 
 def running_turn(scene: Scene) -> int:
@@ -123,6 +134,23 @@ def _may_go(codec: str, model: str) -> bool:
         return False
     name = model.lower()
     return "claude" in name or codec == "anthropic" or not any(word in name for word in SURVIVES)
+
+
+def _step(scene: Scene, index: int) -> range:
+    """Return the path indexes of the answer a message is of: where items are messages, it has several."""
+    begin, stop = index, index + 1
+    while begin and _one(scene, begin):
+        begin -= 1
+    while _one(scene, stop):
+        stop += 1
+    return range(begin, stop)
+
+
+def _one(scene: Scene, index: int) -> bool:
+    """Whether what stands at a path index is of one answer with what stands before it."""
+    if scene.state.codec != ITEMS or index >= scene.length():
+        return False
+    return answers.tied(ITEMS, scene.message(scene.at(index - 1)), scene.message(scene.at(index)))
 
 
 def _newest(scene: Scene) -> list[int]:
@@ -158,7 +186,16 @@ def _signed(scene: Scene, m: int) -> bool:
 
 
 def _cost(scene: Scene, m: int) -> int:
-    """Return what the reasoning of one step counts: what can be read of it, else a flat sum where anything is there."""
+    """Return what the reasoning of a message counts, that written into its texts too."""
+    if scene.message(m).role != "assistant":
+        return 0
+    known, parts = scene.state.inline, enumerate(scene.message(m).parts)
+    written = sum(known.get(key(m, p), part.inline) for p, part in parts if isinstance(part, Text) and part.inline)
+    return _thought(scene, m) + written
+
+
+def _thought(scene: Scene, m: int) -> int:
+    """Return what reasoning in parts of its own counts: what can be read, else a flat sum where anything is there."""
     here = _here(scene, m)
     hidden = any(part.signed or part.opaque for _, part in here)
     return calibrated(scene.state, sum(part.tokens for _, part in here)) or (OPAQUE if hidden else 0)

@@ -9,6 +9,7 @@ import msgspec
 
 from ...edits import Edit, Insert
 from ...policy import Settings
+from ...state import key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,8 @@ class Ask(msgspec.Struct, frozen=True):
     ``headed``: the pass also renders the head anew, so that all behind it moves; ``facts``: contents lanes asked for,
     as a person reads them (a call's are its arguments as JSON). ``start``: first path index the request sends;
     ``wanted``: what the lanes do lands whatever it frees, else only if it is more than ``least`` tokens; ``net``: what
-    the lanes before this one free, ``busy``: whether they do anything.
+    the lanes before this one free, ``busy``: whether they do anything; ``thinned``: tokens of parts that
+    stay which are no longer sent by them.
     """
 
     scene: Scene
@@ -81,6 +83,11 @@ class Ask(msgspec.Struct, frozen=True):
     least: int = 0
     net: int = 0
     busy: bool = False
+    thinned: Mapping[Part, int] = MappingProxyType({})
+
+    def unsent(self, m: int, p: int) -> int:
+        """Return the tokens of a part that are no longer sent, with what the lanes before this one do."""
+        return self.thinned.get((m, p), self.scene.state.spares.get(key(m, p), 0))
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -5,14 +5,11 @@ from __future__ import annotations
 from hashlib import sha256
 
 from ...edits import SetBody
-from ...state import TERSE, key
 from ...transcript import Text
-from .compress import compress
-from .injected import stripped
 from .shape import Ask, Item, Part, Work
+from .texts import DEPTHS, spared, written
 
 NAME = "terse"
-MODES = ("", *TERSE)
 SHARES = ((20, 3), (40, 2), (60, 1))
 """Of the eligible texts, oldest first: up to which per cent, and how deep."""
 
@@ -30,20 +27,17 @@ def plan(ask: Ask) -> Work:
     for number, depth in _due(ask):
         tag = ask.scene.state.tags[number - 1]
         original = ask.facts.get((tag.m, tag.p), "")
-        given = stripped(original)
-        short = compress(given, depth)
+        short = written(ask, number, original, quiet=ask.scene.state.quiet(tag.m, tag.p), depth=depth)
         if not short.strip() or number in ask.taken:
             continue
         body = short.encode("utf-8", "surrogatepass")
         digest = sha256(body).digest()
         texts[digest] = body
-        injected = tag.tokens * (len(original) - len(given)) // len(original)
-        spared = max(tag.tokens * (len(original) - len(short)) // len(original), 0)
-        known = ask.scene.state.spares.get(key(tag.m, tag.p), injected)  # on this pass the lane before took that out
-        frees = max(spared - known, 0)
+        known = ask.unsent(tag.m, tag.p)
+        gone = spared(tag.tokens, original, short, known)
         edits = (SetBody(tag.m, tag.p, "text", digest),)
-        spares = ((tag.m, tag.p, spared),)
-        items.append(Item(number, MODES[depth], edits, frees, ask.scene.index(tag.m), frees, spares))
+        spares = ((tag.m, tag.p, gone),)
+        items.append(Item(number, DEPTHS[depth], edits, gone - known, ask.scene.index(tag.m), gone - known, spares))
     return Work(NAME, tuple(items), texts)
 
 
@@ -64,7 +58,7 @@ def _due(ask: Ask) -> list[tuple[int, int]]:
     due: list[tuple[int, int]] = []
     for place, number in enumerate(eligible):
         depth = next((deep for share, deep in SHARES if place * 100 < share * len(eligible)), 0)
-        if depth > MODES.index(state.tags[number - 1].mode):
+        if depth > DEPTHS.index(state.tags[number - 1].mode):
             due.append((number, depth))
     return due
 

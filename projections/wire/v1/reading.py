@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ....domain import transcript
+from ....domain import inline, transcript
 from ....domain.errors import MessageError, UnknownTag
 from . import forms, opencode_reading, responses, spans
 from .media import attachment_spans, media_tokens
@@ -53,6 +53,8 @@ def read(codec: str, raw: bytes, count: Count, where: str = "messages[0]") -> In
         form = forms.canonical(identity_value(unit, codec))
         idents.append(sha256(form).digest()[:16])
         part = kinds[unit.kind](unit, codec, count, form)
+        if seen.role == "assistant" and isinstance(part, transcript.Text):
+            part = _answer(unit, part, count)
         parts.append(part)
         media = media or unit.kind == "media" or (isinstance(part, transcript.Result) and part.media > 0)
     return Incoming(
@@ -106,8 +108,21 @@ def _stamp(given: Any) -> int:
 
 
 def _text(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
-    text = unit.value if unit.at == "string" else unit.value["text"]
+    text = _said(unit)
     return transcript.Text(count(forms.readable(text)), forms.size(text), not text or text.isspace())
+
+
+def _said(unit: Unit) -> str:
+    return str(unit.value if unit.at == "string" else unit.value["text"])
+
+
+def _answer(unit: Unit, part: transcript.Text, count: Count) -> transcript.Text:
+    """Return a text of the model's with what of it is reasoning (THINK-6)."""
+    text = _said(unit)
+    left = inline.without(text)
+    if left is text:
+        return part
+    return transcript.Text(part.tokens, part.size, part.blank, max(part.tokens - count(forms.readable(left)), 0))
 
 
 def _call(unit: Unit, codec: str, count: Count, form: bytes) -> transcript.Part:
@@ -248,7 +263,7 @@ def part_text(codec: str, raw: bytes, p: int) -> str:
     if codec == "opencode" and unit.kind in opencode_reading.TEXTS:
         return opencode_reading.TEXTS[unit.kind](value)
     if unit.kind == "text":
-        return str(value if unit.at == "string" else value["text"])
+        return _said(unit)
     if unit.kind == "call":
         given = arguments(unit, codec)
         return given if isinstance(given, str) else forms.canonical(given).decode()
