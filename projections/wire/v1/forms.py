@@ -242,12 +242,15 @@ def encode(obj: Any) -> bytes:
         pass
     # a value of another type, or one the fast encoder would silently change: look closer
     odd = _walk(obj, "", 0)
-    if not odd:
-        return _plain(obj)
+    try:
+        if not odd:
+            return _plain(obj)
+    except _CANNOT:
+        pass  # a kind of number or text of another library's
     try:
         return json.dumps(obj, separators=(",", ":")).encode()
-    except ValueError as error:
-        raise MessageError(f"a number cannot be written as JSON ({error})") from None
+    except (TypeError, ValueError) as error:
+        raise MessageError(f"a value cannot be written as JSON ({error})") from None
 
 
 def _walk(value: Any, path: str, depth: int) -> bool:

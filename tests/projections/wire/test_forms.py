@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -203,6 +204,24 @@ def test_encode_names_what_is_no_json(value: Any, where: str) -> None:
     with pytest.raises(MessageError) as caught:
         v1.encode(value)
     assert caught.value.where.startswith(where)
+
+
+class Named(str):
+    """A text of a library's own kind."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("value", "out"),
+    [
+        (np.float64(1.5), b"1.5"), (Named("a"), b'"a"'), ({"t": [np.float64(2), Named("b")]}, b'{"t":[2.0,"b"]}'),
+        (np.str_("c"), b'"c"'),
+    ],
+)  # fmt: skip
+def test_encode_takes_numbers_and_texts_of_other_libraries(value: Any, out: bytes) -> None:
+    """JSON-3."""
+    assert v1.encode(value) == out
 
 
 def test_encode_refuses_deep_nesting() -> None:
