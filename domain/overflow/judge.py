@@ -17,9 +17,9 @@ def judge(said: Explained, share: int, *, pictures: bool = True) -> Explained:
 
     ``share``: the used part of the window in 1/100 of a per cent (-1: unknown); ``pictures``: whether it held any.
     """
-    if said.kind == "bytes" and share >= NEAR and not pictures:
+    if said.kind == "bytes" and share > FAR and not pictures:
         # some call every prompt that is too long a body that is too large (1.8)
-        words = "The window is nearly full and no picture is left to shed: make the request smaller, then send it."
+        words = "No picture is left to shed: make the request smaller, then send it."
         return msgspec.structs.replace(said, overflow=True, kind="suspected", what_to_do=words)
     if said.kind == "unknown" and said.status in (400, 413, 422) and share >= NEAR:
         words = (

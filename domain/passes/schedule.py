@@ -18,6 +18,8 @@ FULL = ("synthetic", "proactive")
 """Sources of usage that put a pass at 95% whatever the figure is."""
 SCALE = 750, 1_600
 """Between which ratios the tokenizers of known models lie (1.5), in provider tokens for 1,000 of ours."""
+STEP = 50
+"""It is rounded to this: what a host writes around its content may not decide what is protected (PAR-5)."""
 UNMANAGED_FACTOR = 11
 """In tenths: a first pass over 1.1 windows counts as an emergency (7.4)."""
 
@@ -145,7 +147,8 @@ def scale(state: State, model: str) -> int:
 
     More is what a host keeps to itself (its system text, its tools), which no part is larger for.
     """
-    return min(max(ratio(state, model), SCALE[0]), SCALE[1])
+    coarse = (ratio(state, model) + STEP // 2) // STEP * STEP
+    return min(max(coarse, SCALE[0]), SCALE[1])
 
 
 def schedule(state: State, pressure: Pressure, now: int, answered: bool) -> Schedule:
