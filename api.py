@@ -11,17 +11,15 @@ from typing import Any, Self
 
 import msgspec
 
-from . import defects, engine, keeping, last_good
+from . import defects, engine, keeping, last_good, standing
 from .adapters.historian import Historian
 from .adapters.models.summarizers import Extractive, Summarizer
 from .adapters.models.tokens import ENCODING, tokenizer
+from .adapters.models.windows import WIDE_BETA, limits
 from .domain import arguments
 from .domain import events as ev
-from .domain.coverage import history
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
-from .domain.history import budgets
-from .domain.passes import protection
-from .domain.passes.schedule import calibrated, gauge
+from .domain.passes.schedule import calibrated
 from .domain.paths import path_of
 from .domain.policy import Policy, make_policy
 from .domain.reduce import evaluate
@@ -35,6 +33,7 @@ from .projections.hot import Hot
 from .projections.intake import Options, Reader
 from .projections.wire import CURRENT, wire
 from .request import Delta, InHand, Request
+from .standing import Status
 from .storage.protocol import Log, open_log
 
 __all__ = ["Delta", "Engine", "Reply", "Request", "Session", "Status", "built", "wall_clock"]
@@ -169,7 +168,7 @@ class Session:
     def status(self) -> Status:
         """Return how the session stands. Changes nothing."""
         with self.core.lock:
-            return _status(self.core)
+            return standing.status(self.core, _catalogued)
 
     def build(self, produced: keeping.Produced, before: InHand | None = None) -> requests.Built:
         """Return the whole request of a pass as bytes: from memory if it is the newest, else from the log.
@@ -249,86 +248,9 @@ class Session:
         return await asyncio.to_thread(self.status)
 
 
-class Status(msgspec.Struct, frozen=True):
-    """How a session stands (``transform.md`` 8.3). Tokens; percentages in 1/100 of a per cent, -1 = unknown.
-
-    ``learnt_limit``: the window as the provider told it when it refused a request, 0 = it did not; ``recovering``: such
-    a refusal was not yet followed by an answer. ``tail_tokens``: what is sent behind the head, ``spent_tokens``: what
-    of it nothing protects; ``summaries``: how many stand for older messages; ``head_tokens``: what the head holds, of
-    ``history_budget`` for its summaries (the renderer's own figure, 0 = the window is unknown). ``reminder_due``:
-    there was occasion to remind the agent of its notes; with a notes port the next new message does, if some wait.
-    """
-
-    session: str
-    harness: str
-    codec: str
-    mode: str
-    model: str
-    passes: int
-    messages: int
-    tags: int
-    dropped: int
-    queued: int
-    usage_tokens: int
-    usage_percent: int
-    usage_source: str
-    window: int
-    window_known: bool
-    execute_percent: int
-    force_percent: int
-    cache_ttl_ms: int
-    protected_tokens: int
-    held: int
-    flush_pending: bool
-    version: int
-    learnt_limit: int = 0
-    recovering: bool = False
-    tail_tokens: int = 0
-    spent_tokens: int = 0
-    summaries: int = 0
-    head_tokens: int = 0
-    history_budget: int = 0
-    summarising: bool = False
-    reminder_due: bool = False
-
-
-def _status(core: engine.Core) -> Status:
-    state = core.hot().state
-    policy = core.options.policy if core.options.policy is not None else state.policy
-    now = gauge(state, state.model, state.context_limit, state.output_limit, core.settings(policy, state.model), 0)
-    return Status(
-        session=core.options.session,
-        harness=core.options.harness,
-        codec=state.codec or core.options.codec,
-        mode=state.mode,
-        model=state.model,
-        passes=state.passes,
-        messages=len(state.path),
-        tags=len(state.tags),
-        dropped=sum(tag.status == "dropped" for tag in state.tags),
-        queued=len(state.queue),
-        usage_tokens=now.tokens,
-        usage_percent=now.percent,
-        usage_source=now.source,
-        window=now.window.soft,
-        window_known=now.window.known,
-        execute_percent=now.bands.execute,
-        force_percent=now.bands.force,
-        cache_ttl_ms=now.settings.ttl,
-        protected_tokens=protection.floor(now.settings, now.window) if state.adopted is None else state.adopted.floor,
-        held=state.held,
-        flush_pending=state.flush,
-        version=state.version,
-        learnt_limit=state.learnt[1] if state.learnt else 0,
-        tail_tokens=state.tail,
-        spent_tokens=state.spent,
-        summaries=len(history(state)),
-        head_tokens=state.fold.head_tokens if state.fold is not None else 0,
-        history_budget=budgets.history(now.window.soft, now.bands.execute) if now.window.known else 0,
-        summarising=state.run is not None,
-        recovering=state.overflow is not None,
-        reminder_due=bool(state.reminder.due),
-    )
+def _catalogued(model: str) -> set[int]:
+    """Return the windows our own list of models has for one, without and with what asks for a longer one."""
+    return {limits(model).context, limits(model, betas=WIDE_BETA).context}
 
 
 class Engine:

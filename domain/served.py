@@ -11,7 +11,7 @@ from .coverage import history
 from .edits import Arrival, Edit, SetBody, SetText, SetThink
 from .errors import LawBroken
 from .paths import road
-from .state import INLINE, TERSE, Fold, Last, State, Tag, key, laid
+from .state import INLINE, TERSE, Fold, Last, Refusal, State, Tag, key, laid
 from .todos import is_ours, keeps_list
 from .transcript import Call, Message, Result, Text
 
@@ -80,6 +80,8 @@ def passed(state: State, event: ev.Pass) -> None:
             state.roads[event.number] = road([*state.path[: event.side.keep], *beside])
         return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
     _produced(state, event)
+    state.restless.row = state.restless.row + 1 if state.restless.fresh else 0
+    state.restless.fresh = False
     if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once
         state.fold.model, state.fold.tools = state.fold.model or state.model, state.fold.tools or state.tools_names
     decision = event.decision
@@ -223,6 +225,7 @@ def refused(state: State, event: ev.PassRefused) -> None:
     state.passes = event.number
     state.seen = max(state.seen, event.now)
     state.unmanaged = state.unmanaged or event.code == "UNMANAGED_OVER_WINDOW"
+    state.refusal = Refusal(event.number, event.code, event.message, state.seen)
     _waited(state, waited=event.waited)
     if state.overflow is not None and event.code == "CONTEXT_FULL":
         state.overflow.refused += 1

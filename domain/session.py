@@ -15,7 +15,7 @@ from .errors import LawBroken
 from .paths import request_of, rest_of, road
 from .policy import managed
 from .ranges import ranges
-from .state import Node, Run, State, key
+from .state import Node, Restless, Run, State, key
 from .transcript import Call, Message, Result
 
 COMMANDS_KEPT = 1000
@@ -73,7 +73,7 @@ def _forked(state: State, event: ev.SessionForked) -> None:
     # the parent's state is already here; what a provider measured of it is not the child's (design.md 3, Forks)
     state.harness, state.session = event.harness, event.session
     state.usage, state.learnt, state.overflow, state.lost = None, None, None, ""
-    state.accepted = 0
+    state.accepted, state.refusal, state.restless = 0, None, Restless()
     state.ratios, state.counted, state.reopened, state.held = {}, {}, False, 0
     # to its provider the child is new: what nothing has made smaller yet is looked at like a first pass (T50)
     state.unmanaged = not state.compartments and all(tag.status == "active" for tag in state.tags)
@@ -97,6 +97,8 @@ def _model(state: State, event: ev.ModelChanged) -> None:
 
 
 def _system(state: State, event: ev.SystemChanged) -> None:
+    if state.system:
+        state.restless.before, state.restless.fresh = state.system, True
     state.system, state.system_hash, state.system_tokens = event.body, event.hash, event.tokens
 
 

@@ -150,6 +150,27 @@ class Reminder(msgspec.Struct, array_like=True):
     open: bool = False
 
 
+class Refusal(msgspec.Struct, array_like=True):
+    """The newest request that was refused here: the pass, the code and message its host was told, session time."""
+
+    number: int
+    code: str
+    message: str
+    now: int
+
+
+class Restless(msgspec.Struct, array_like=True):
+    """How often the host's system text changes.
+
+    ``before``: the text before the present one; ``fresh``: no request was made since it changed; ``row``: how many of
+    the head's requests in a row came with another text than the one before them.
+    """
+
+    before: bytes = b""
+    fresh: bool = False
+    row: int = 0
+
+
 class State(msgspec.Struct, array_like=True):
     """All a decision may know. Lists are indexed by ordinal or tag number minus one.
 
@@ -272,6 +293,8 @@ class State(msgspec.Struct, array_like=True):
     units: dict[str, Unit] = msgspec.field(default_factory=dict)
     concealed: list[int] = msgspec.field(default_factory=list)
     newest: int = 0
+    refusal: Refusal | None = None
+    restless: Restless = msgspec.field(default_factory=Restless)
     failed: int = 0
     inline: dict[int, int] = msgspec.field(default_factory=dict)
 

@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from ... import standing
 from ...api import Engine, Session
 from ...domain import events as ev
 from ...domain.errors import StoreDamaged
+from ...projections import restless
 from ...projections.fold import find_pass, load
 from ...projections.request import Built, level, reasons
 from ...projections.timeline import Row, cause, timeline
@@ -46,6 +48,7 @@ def passes(session: options.SessionName, db: options.Db = None, as_json: options
     with options.reading(db) as engine:
         stream = engine.find(session)
         rows = timeline(engine.log, stream)
+        changes = None if as_json else _changing(engine, stream, rows)
     if as_json:
         emit(rows)
         return
@@ -64,6 +67,19 @@ def passes(session: options.SessionName, db: options.Db = None, as_json: options
         else "prompt and output by the provider's"
     )
     say(f"{len(rows):,} passes; tokens by our count, {whose}")
+    if changes is not None:
+        say(restless.words(changes))
+
+
+def _changing(engine: Engine, stream: str, rows: list[Row]) -> restless.Changing | None:
+    """Return what makes the system text of each request another (FOLD-8), None where nothing does.
+
+    The session is folded only where its last requests look like it.
+    """
+    last = [row for row in rows if row.level != "refused" and not row.side][-restless.ROW :]
+    if not all(row.divergence in ("system", "tools") or "system_hash" in row.reasons for row in last):
+        return None
+    return restless.changing(load(engine.log, stream).state, lambda digest: engine.log.chunks([digest])[0])
 
 
 def _observed(stream: str) -> bool:
@@ -157,12 +173,13 @@ def _decoded(raw: bytes) -> Any:
 
 
 def status(session: options.SessionName, db: options.Db = None, as_json: options.Json = False) -> None:
-    """Show how a session stands: usage, thresholds, drops, what is queued."""
+    """Show how a session stands: usage, the window and whence it is known, thresholds, the cache, what is queued."""
     with options.reading(db) as engine:
         found = _status(engine, engine.find(session))
     if as_json:
         emit(found)
         return
+    say(f"{standing.words(found)}\n", lines=True)
     for name, value in msgspec.structs.asdict(found).items():
         say(f"{name.replace('_', ' '):18} {_told(name, value)}")
 
@@ -194,8 +211,14 @@ def _told(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if not isinstance(value, int):
         return str(value) or "-"
+    if name == "cache_left_ms" and value in (standing.NEVER, standing.FOREVER, 0):
+        return {standing.NEVER: "nothing is cached", 0: "expired"}.get(value, "never expires")
     if value < 0:
         return "unknown"
+    if name in ("last_answer_ms", "refused_ms"):
+        return moment(value) if value else "never"
+    if name in ("cache_ttl_ms", "cache_left_ms"):
+        return standing.span(value) if value < standing.FOREVER else "never expires"
     return f"{value / 100:.2f}%" if name.endswith("_percent") else f"{value:,}"
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from ... import __version__
-from ...api import Engine, Session, Status
+from ... import __version__, standing
+from ...api import Engine, Session
 from ...domain.errors import FoldlogError, InputError, Refused, StoreBusy, StoreError, UnknownSession
 from ...domain.passes.schedule import calibrated, gauge
 from ...projections.guidance import GUIDANCE
@@ -155,7 +155,7 @@ class Desk:
     def status(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
         """Return how a session stands, in figures and in words."""
         found = self._session(caller, given.session).status()
-        return {**msgspec.to_builtins(found), "text": words(found)}
+        return {**msgspec.to_builtins(found), "text": standing.words(found)}
 
     def flush(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
         """Let queued work land on the next request."""
@@ -306,13 +306,3 @@ def spare(session: Session) -> int:
         tokens = state.last.tokens if state.last is not None else 0
         left = now.window.soft * SPARE // 100 - max(now.tokens, calibrated(state, state.model, tokens))
     return max(left, 0) * CHARACTERS
-
-
-def words(status: Status) -> str:
-    """Return how a session stands, for people."""
-    used = f"{status.usage_tokens:,} tokens" if status.usage_tokens >= 0 else "an unknown number of tokens"
-    share = f" ({status.usage_percent / 100:.0f}% of {status.window:,})" if status.usage_percent >= 0 else ""
-    return (
-        f"{used}{share} in {status.messages:,} messages after {status.passes:,} requests; {status.dropped:,} parts "
-        f"dropped, {status.queued:,} marked; content leaves from {status.execute_percent / 100:.0f}% on"
-    )

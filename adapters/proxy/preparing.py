@@ -9,9 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
+from ... import defects
 from ...api import Request, Session, wall_clock
 from ...domain.errors import FoldlogError, StoreBusy, StoreError, StoreNewer, StoreUnavailable
 from ...domain.passes.schedule import calibrated
+from ...engine import Core
+from ...projections import restless
 from .door import Came, Door, Track
 from .feed import Moment
 from .protocols import Protocol
@@ -28,7 +31,8 @@ class Prepared(msgspec.Struct):
     """A request ready to be sent. ``payload``: its bytes; ``whole``: local tokens of the whole history, nothing left
     out, and ``history`` the same calibrated.
 
-    ``key``: ``harness/id``; ``began``: ms UTC; ``lifetime``: ms the provider's cache lives, as configured.
+    ``key``: ``harness/id``; ``began``: ms UTC; ``lifetime``: ms the provider's cache lives, as configured;
+    ``note``: what whoever watches is told of it.
     """
 
     sessions: Sessions
@@ -44,6 +48,7 @@ class Prepared(msgspec.Struct):
     whole: int
     history: int
     lifetime: int
+    note: str = ""
 
 
 async def admit(door: Door, came: Came, protocol: Protocol) -> tuple[Sessions, Admitted]:
@@ -150,7 +155,16 @@ def _filled(made: Made, sessions: Sessions, admitted: Admitted, managed: Managed
         whole=whole,
         history=calibrated(state, state.model, whole),
         lifetime=core.settings(state.policy, state.model).ttl,
+        note=_note(core),
     )
+
+
+def _note(core: Core) -> str:
+    """Return what whoever watches is told of a request beside its figures."""
+    with defects.beside(core.stream, "what changes in the system text"):
+        found = restless.changing(core.hot().state, core.text)
+        return restless.note(found) if found is not None else ""
+    return ""
 
 
 async def again(door: Door, ready: Prepared) -> Prepared | None:

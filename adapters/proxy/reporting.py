@@ -143,6 +143,7 @@ def moment(ready: Prepared, caller: Caller, outcome: Outcome, ended: int) -> Mom
         lost=lost,
         cause=cause,
         ms=max(ended - ready.began, 0),
+        note=ready.note,
     )
 
 

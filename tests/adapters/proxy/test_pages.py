@@ -52,6 +52,18 @@ def test_the_feed_tells_each_request_as_it_ends(provider: Provider, proxy: Proxy
     assert "hello" not in json.dumps(got)
 
 
+@pytest.mark.rule("FOLD-8")
+def test_whoever_watches_is_told_the_line_and_not_what_it_holds(provider: Provider, proxy: Proxy) -> None:
+    messages = list(ONE)
+    for n in range(5):
+        proxy.ask(messages, system=f"You work.\nIt is 12:00:0{n}.\nBe brief.")
+        messages += [assistant("ok"), user("on")]
+    notes = [moment["note"] for moment in proxy.moments()]
+    said = "the system text changes with each request, in its line 2; foldlog status shows it"
+    assert notes == ["", "", "", said, said]
+    assert "12:00" not in json.dumps(proxy.moments())
+
+
 def test_a_lost_cache_is_told_with_its_cause(provider: Provider, proxy: Proxy) -> None:
     """PROXY-47."""
     provider.script = [said(input_tokens=0, cache_creation_input_tokens=20_000), said(input_tokens=20_100)]
