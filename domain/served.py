@@ -103,22 +103,7 @@ def passed(state: State, event: ev.Pass) -> None:
         elif not state.queue:
             state.held = 0
         return
-    state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
-    for number, mode in event.landed:
-        tag = state.tags[number - 1]
-        if key(tag.m, tag.p) in state.inline and mode not in TERSE:
-            state.inline[key(tag.m, tag.p)] = 0
-        if mode == INLINE:
-            continue
-        tag.mode = mode
-        if mode in TERSE:
-            continue
-        tag.status = "dropped"
-        state.spares.pop(key(tag.m, tag.p), None)
-        part = state.node(tag.m).message.parts[tag.p]
-        if mode == "full" and isinstance(part, Result):
-            state.gone[arc(state, tag.m, part)] = number
-        state.queue.pop(number, None)
+    _landed(state, event)
     state.unbound = 0
     state.concealed = [m for m in state.concealed if state.pos.get(m, -1) < event.decision.reach]
     state.paid = decision.tokens if pressed and decision is not None else 0
@@ -151,6 +136,28 @@ def passed(state: State, event: ev.Pass) -> None:
         after = state.start()
         state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
     hygiene.measure(state)
+
+
+def _landed(state: State, event: ev.Rebuild) -> None:
+    """Take in what left the request, and what of it came back."""
+    state.spares.update((key(m, p), tokens) for m, p, tokens in event.spares)
+    for number, mode in event.landed:
+        tag = state.tags[number - 1]
+        if key(tag.m, tag.p) in state.inline and mode not in TERSE:
+            state.inline[key(tag.m, tag.p)] = 0
+        if mode == INLINE:
+            continue
+        tag.mode = mode
+        if mode in TERSE:
+            continue
+        tag.status = "dropped"
+        state.spares.pop(key(tag.m, tag.p), None)
+        part = state.node(tag.m).message.parts[tag.p]
+        if mode == "full" and isinstance(part, Result):
+            state.gone[arc(state, tag.m, part)] = number
+        elif isinstance(part, Result):
+            state.gone.pop(arc(state, tag.m, part), None)  # it came back in part (DROP-13)
+        state.queue.pop(number, None)
 
 
 def _spend(state: State, number: int, signals: tuple[str, ...]) -> None:

@@ -245,6 +245,7 @@ LANES = {
     "emergency": "the window was nearly full",
     "injected": "it held nothing but what programs had put into it",
     "dedup": "a newer look shows the same",
+    "mended": "its host went on right behind it",
     "inline": "the budget of reasoning keeps newer steps",
     "terse": "old texts are sent in fewer words",
     "age": "an earlier rebuild had shown it",

@@ -77,7 +77,8 @@ def decide(
     fresh = managed and not side and bool(scene.waiting())
     running = state.run is not None and state.run.lease > given.at
     signals = () if side else _signals(state, reasons, published=fresh and not running and due != "defer")
-    quiet = due == "defer" and not signals and not gauge.presses and divergence is None
+    torn = lanes.mended.torn(scene) if managed and state.gone else None
+    quiet = due == "defer" and not signals and not gauge.presses and divergence is None and torn is None
     keep: frozenset[int] = frozenset()
     queue: tuple[Item, ...] = ()
     if managed and not side and not quiet:
@@ -85,6 +86,7 @@ def decide(
         keep = protection.protected(state, floor, emergency=gauge.emergency, here=tools.here(scene))
         queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
     behind = divergence.index if divergence is not None and not diverged.only_blanks(scene) else None
+    behind = torn[1] if torn is not None else behind
     pressed = due != "defer" or gauge.presses
     news = pressed and (gauge.told or _news(state, given))
     drainable = sum(item.frees for item in queue)
@@ -110,13 +112,16 @@ def decide(
         usable=gauge.window.soft,
         held=state.held,
         summary_possible=coming or blocked or certain,
+        torn=torn is not None,
     )
     if blocked and due == "pressure" and not allowed.granted:
         # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
     if allowed.signals == ("flush",) and not queue and not fresh:
         allowed = permission.Permission(False, allowed.signals, 0)  # nothing was marked: no lane rides on that (PERM-5)
-    asked = reasons or state.flush or state.bulky or state.unbound  # what was refused as it is may not go out again
+    asked = (
+        reasons or state.flush or state.bulky or state.unbound or torn
+    )  # what was refused as it is may not go out again
     if running and not asked and not gauge.presses and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
     urgent = asked or state.lost or state.reopened
@@ -134,7 +139,7 @@ def decide(
     begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
     queue = tuple(item for item in queue if item.index >= begin)
     headed = bool(reasons) or refresh
-    wanted = headed or state.flush or bool(state.unbound) or state.bulky
+    wanted = headed or state.flush or bool(state.unbound) or state.bulky or torn is not None
     ask = None
     least = 0 if queue else _least(state, gauge)
     if not quiet:

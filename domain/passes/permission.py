@@ -31,13 +31,15 @@ def permit(
     usable: int,
     held: int,
     summary_possible: bool,
+    torn: bool = False,
 ) -> Permission:
     """Return the permission of one pass; every lane takes it as it is.
 
     ``signals`` hold by themselves (a fold's reasons, flush, cache loss, an open rebuild). ``diverged``: path index from
     which the host itself broke the prefix. ``drainable``: tokens the queue could free anywhere,
     ``drainable_behind``: at or behind the divergence. ``held``: execute passes in a row before this one that left
-    drainable drops. ``summary_possible``: a summary can still come, so drops wait for it.
+    drainable drops. ``summary_possible``: a summary can still come, so drops wait for it. ``torn``: an arc has to come
+    back at ``diverged``, whatever that costs.
     """
     if not compaction:
         return Permission(False, signals, 0)  # seen, and thereby spent: there is nothing they could land
@@ -51,6 +53,6 @@ def permit(
     worth = drainable * 10_000 >= WORTH * usable
     if execute and drainable > 0 and not summary_possible and (worth or held + 1 >= HELD_PASSES):
         return Permission(True, ("own_worth" if worth else "own_held",), 0, own=True)
-    if diverged is not None and drainable_behind > 0:
+    if diverged is not None and (drainable_behind > 0 or torn):
         return Permission(True, ("divergence",), diverged)
     return Permission(False, (), 0)

@@ -20,8 +20,8 @@ _DROPPED = re.compile(r"\[dropped §([0-9]+)§\]")
 REPAIRED = {"ANT-8", "ANT-9", "ANT-6"}
 """Rules the host's own array may break where foldlog must not."""
 BEHIND_A_GONE_ARC = {"ANT-6", "ANT-19", "OAI-6"}
-"""Temporary: where the host goes back (rewind, fork) to right behind an arc that was dropped in full, the assistant's
-text before it ends the request, or meets the thinking of the next answer (``corpus/open``)."""
+"""Where the host sends a new result under a call that was dropped in full, or a request beside the head leaves right
+behind such an arc, the assistant's text before it ends the request, or meets the thinking of the next answer."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ def valid(
     raw: list[Any],
     raw_system: Any,
     behind: list[Any],
-    gone: bool,
+    half: bool,
 ) -> None:
     """PROP-2: the request breaks no rule of its provider that the host's own array does not break.
 
@@ -326,7 +326,7 @@ def valid(
     found = _broken(codec, system, tools, messages)
     if found:
         allowed = broken_rules(_broken(codec, raw_system, tools, raw)) - REPAIRED
-        allowed |= BEHIND_A_GONE_ARC if gone else set()
+        allowed |= BEHIND_A_GONE_ARC if half else set()
         left = [violation for violation in found if violation.rule not in allowed]
         assert not left, f"PROP-2: {left[0]}"
     if behind and codec == "openai-responses":

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foldlog.domain import events as ev
+from foldlog.domain.edits import SetBody
 from foldlog.domain.paths import path_of
 from foldlog.domain.state import PARTS_LIMIT
 from foldlog.projections.wire import wire as version
@@ -60,7 +61,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     if rebuilt:
         pictures.rebuilt(machine, now, {state.tags[number - 1].m for number, _ in event.landed})
         _batches(machine, now)
-    gone = _content(machine, now)
+    _content(machine, now)
     machine.numbered = len(state.tags)
     marked = request.built.marked()
     raw = machine.handed(items)
@@ -69,7 +70,9 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         raw = [{"role": "system", "content": system}, *raw] if system else raw
     thinks = any(part["t"] == "think" for item in items for part in item["parts"])
     behind = machine.handed(_thinking(machine, items[begin:], b"".join(request.built.messages))) if thinks else []
-    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), behind, bool(gone))
+    checks.valid(
+        machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), behind, _half(machine, event)
+    )
     machine.served[event.number] = now
     machine.where[event.number] = machine.id
     machine.last = request
@@ -126,6 +129,14 @@ def _repeated(machine: Machine, request: foldlog.Request, items: list[host.Messa
     machine.counts["repeated"] += 1
 
 
+def _half(machine: Any, event: Any) -> bool:
+    """Whether half of a dropped arc stays out on this pass, and no lane may bring the arc back (DROP-13)."""
+    edits = (edit for arrival in event.arrivals for edit in arrival.edits)
+    half = any(isinstance(edit, SetBody) and edit.kind == "absent" for edit in edits)
+    fixed = (POLICIES[machine.policy] or {}).get("compaction") is False
+    return half or fixed or getattr(event, "side", None) is not None
+
+
 def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int]) -> None:
     event = now.event
     head = machine.head
@@ -166,7 +177,8 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
         assert decision.percent in expected, f"PROP-5: usage of {decision.percent} was never reported"
     if isinstance(event, ev.PassDeferred):
         return
-    landed = {number for number, _ in event.landed}
+    mended = {n for did in decision.lanes if did.lane == "mended" for a, b in did.tags for n in range(a, b + 1)}
+    landed = {number for number, _ in event.landed} - mended
     _by_themselves(machine, now, state, landed - machine.asked)
     if isinstance(event, ev.BaselineFolded):
         _fold_causes(machine, now, told)
@@ -181,7 +193,7 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
         soft = isinstance(event, ev.HistoryRefreshed)
         assert not soft or told.waited, f"LAW-4: pass {event.number} renders m[1] again, and nothing new was published"
         recovered = event.spares and (diverged or {"thinking_recovery", "picture_recovery"} & set(decision.signals))
-        assert landed or soft or recovered, f"PROP-4: pass {event.number} rebuilt and landed nothing"
+        assert landed or soft or recovered or mended, f"PROP-4: pass {event.number} rebuilt and landed nothing"
     if (
         "flush" in decision.signals
         or decision.percent >= 9_000

@@ -73,7 +73,7 @@ def _valid(machine: Machine, request: foldlog.Request, items: list[host.Message]
     if machine.codec == "openai-chat":
         system = machine.system_now()
         raw = [{"role": "system", "content": system}, *raw] if system else raw
-    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), [], gone=True)
+    checks.valid(machine.codec, marked[0], request.tools, marked[1], raw, machine.system_now(), [], half=True)
 
 
 def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:

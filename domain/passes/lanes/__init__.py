@@ -13,7 +13,22 @@ import msgspec
 
 from ...edits import SetBody, SetShape
 from ...errors import PassFailed
-from . import age, dedup, emergency, followers, images, injected, inline, queued, reasoning, smart, stale, terse, todo
+from . import (
+    age,
+    dedup,
+    emergency,
+    followers,
+    images,
+    injected,
+    inline,
+    mended,
+    queued,
+    reasoning,
+    smart,
+    stale,
+    terse,
+    todo,
+)
 from .shape import Ask, Part, Work
 
 
@@ -27,6 +42,7 @@ class Lane(NamedTuple):
 
 LANES = (
     Lane("queued", queued.plan),
+    Lane("mended", mended.plan),
     Lane("emergency", emergency.plan),
     Lane("injected", injected.plan, injected.wants),
     Lane("dedup", dedup.plan, dedup.wants),

@@ -191,7 +191,7 @@ def _cost(scene: Scene, m: int) -> int:
         return 0
     known, parts = scene.state.inline, enumerate(scene.message(m).parts)
     written = sum(known.get(key(m, p), part.inline) for p, part in parts if isinstance(part, Text) and part.inline)
-    return _thought(scene, m) + written
+    return _thought(scene, m) + calibrated(scene.state, written)
 
 
 def _thought(scene: Scene, m: int) -> int:

@@ -1,0 +1,90 @@
+"""Lane: a dropped arc comes back as a skeleton where its host went back to right behind it.
+
+Nothing would stand between what the model said with the call and what it says now. To its provider both are then one
+message, in which reasoning may only lead (ANT-19), and a request may not end with the model's own words (ANT-6, OAI-6).
+"""
+
+from __future__ import annotations
+
+from ...costs import PLACEHOLDER_TOKENS
+from ...edits import Edit, SetBody, SetMedia
+from ...identity import Scene
+from ...items import CODEC as ITEMS
+from ...state import PARTS_LIMIT, key
+from ...transcript import Call, Result, Text, Thinking
+from .followers import vanished
+from .shape import Ask, Item, Work
+
+
+def torn(scene: Scene) -> tuple[int, int] | None:
+    """Return the number of the arc that has to come back and the path index of its call, None where none has to.
+
+    Looked at is the one place where the host left what was sent. Not on OpenAI's items: they may end so.
+    """
+    state, seen = scene.state, scene.seen
+    if seen.side or not state.gone or state.codec == ITEMS:
+        return None
+    index = min(seen.keep, seen.touched, state.base_keep)  # a branch that becomes the head left it where it began
+    if not _joins(scene, index):
+        return None
+    number = 0
+    for place in range(index - 1, scene.start() - 1, -1):
+        m = scene.at(place)
+        number = number or _dropped(scene, m)
+        if not vanished(scene, m):
+            owner = state.call_of.get(key(state.tags[number - 1].m, state.tags[number - 1].p), 0) if number else 0
+            said = scene.message(m).role == "assistant" and _seen(scene, m)
+            return (number, scene.index(owner // PARTS_LIMIT)) if owner and said else None
+    return None
+
+
+def plan(ask: Ask) -> Work:
+    """Bring that arc back: the call with its arguments, and a placeholder for its result."""
+    scene, state = ask.scene, ask.scene.state
+    found = torn(scene)
+    if found is None or found[1] < ask.begin:
+        return Work("mended")
+    number, index = found
+    tag = state.tags[number - 1]
+    m, p = divmod(state.call_of[key(tag.m, tag.p)], PARTS_LIMIT)
+    call, result = scene.message(m).parts[p], scene.message(tag.m).parts[tag.p]
+    edits: tuple[Edit, ...] = (SetBody(m, p, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
+    mode = "skeleton_real"
+    if isinstance(result, Result) and result.media:
+        edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
+    cost = call.tokens + PLACEHOLDER_TOKENS
+    return Work("mended", (Item(number, mode, edits, -cost, index, -cost),))
+
+
+def _joins(scene: Scene, index: int) -> bool:
+    """Whether the message at a path index, or the end of the request there, may not stand behind the model's words."""
+    m = scene.at(index)
+    if not m or scene.state.codec == "openai-chat":
+        return not m
+    message = scene.message(m)
+    return message.role == "assistant" and any(isinstance(part, Thinking) for part in message.parts)
+
+
+def _dropped(scene: Scene, m: int) -> int:
+    """Return the number of the last result of a message that left whole, with its call, 0 for none."""
+    state = scene.state
+    numbers = (
+        state.tag_of.get(key(m, p), 0) for p, part in enumerate(scene.message(m).parts) if isinstance(part, Result)
+    )
+    return max((n for n in numbers if n and state.tags[n - 1].mode == "full"), default=0)
+
+
+def _seen(scene: Scene, m: int) -> bool:
+    """Whether anything of an answer is sent: no call that left, nor placeholders of a message that was left out."""
+    state = scene.state
+    for p, part in enumerate(scene.message(m).parts):
+        number = state.tag_of.get(key(m, p), 0)
+        if (
+            isinstance(part, Text)
+            and number
+            and (state.tags[number - 1].status == "active" or key(m, 0) not in state.spares)
+        ):
+            return True
+        if isinstance(part, Call) and f"{m}:{part.id}" not in state.gone:
+            return True
+    return False
