@@ -207,7 +207,7 @@ def _system(into: Intake, reader: Reader, state: State, body: bytes | None) -> b
     hashed = form.system_hash(state.codec, body)
     if hashed == (state.system_hash or form.system_hash(state.codec, b"")):
         return False  # the first-served bytes stay (conventions 5 and 6)
-    into.system, into.system_hash = _keep(into, body), hashed
+    into.system, into.system_hash = _keep(into, body), hashed if body else b""  # none is none, first or later
     into.system_tokens = sum(reader.count(_text(block.form)) for block in form.system_blocks(state.codec, body))
     return True
 

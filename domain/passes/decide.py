@@ -136,7 +136,7 @@ def decide(
         return Need(fold=True)
     if refresh and head is not None and head.fold and not reasons:
         reasons = ("pressure_refold",)
-    begin = scene.index(head.cut) + 1 if head is not None and head.cut and (reasons or refresh) else scene.start()
+    begin = _begin(scene, head if reasons or refresh else None)
     queue = tuple(item for item in queue if item.index >= begin)
     headed = bool(reasons) or refresh
     wanted = headed or state.flush or bool(state.unbound) or state.bulky or torn is not None
@@ -182,6 +182,13 @@ def decide(
     events[0] = msgspec.structs.replace(events[0], cmd=given.cmd)
     critical = refused is not None or (gauge.emergency and not gauge.unheard)
     return Decided(tuple(events), texts if refused is None else {**tagged.texts, **said.texts}, said.failed, critical)
+
+
+def _begin(scene: Scene, head: Head | None) -> int:
+    """Return the first path index that is sent; ``head``: the one that is rendered with this pass."""
+    if head is None:
+        return scene.start()
+    return scene.index(head.cut) + 1 if head.cut else 0  # it may cover nothing any more
 
 
 def _backstop(state: State, gauge: schedule.Pressure, head: Head) -> bool:

@@ -108,6 +108,18 @@ def test_a_system_string_and_its_one_block_are_the_same():
 
 
 @pytest.mark.rule("FOLD-3")
+def test_no_system_text_is_none_first_or_later():
+    """Set and taken back while nothing may be rebuilt: the head is as it was made."""
+    chat = Chat()
+    chat.say(user("start"), system="")
+    chat.reopen(policy={"compaction": False})
+    chat.turn(system="for a while")
+    chat.turn(system="")
+    chat.reopen(policy={})
+    assert "system_hash" not in chat.turn(system="").reasons
+
+
+@pytest.mark.rule("FOLD-3")
 @pytest.mark.parametrize(
     "tools",
     [

@@ -99,7 +99,7 @@ def test_refused_reasoning_leaves_although_a_summary_is_under_way():
     hanging = Hanging()
     with running(hanging) as (engine, _):
         host = Chat(engine, context_limit=WINDOW, model="claude-opus-5-5")
-        full(host, 70)
+        full(host, 78)
         request = host.say(assistant([thinking(), text("ok")]), user("go on"))
         assert host.state.run is not None
         assert b'"thinking"' in b"".join(request.messages_json)
