@@ -98,7 +98,7 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
         self.bulky: dict[int, int] = {}
         self.stripped: set[str] = set()
         self.hollow: set[str] = set()
-        self.revised: set[str] = set()
+        self.went_out: dict[int, host.Message] = {}
         self.owed: outage.Owed | None = None
         self.orphaned = False
         self.replays: list[ev.LastGoodReplayed] = []
@@ -284,11 +284,12 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
         self.see(request, self.session(), items)
         return request
 
-    def _refused(self, items: list[host.Message]) -> None:
+    def _refused(self, items: list[host.Message], session: foldlog.Session | None = None) -> None:
         self.counts["refused"] += 1
         self._told()
-        outage.missed(self, self.hot().state.passes, items)
-        self.passes = self.hot().state.passes
+        number = (session or self.session()).core.hot().state.passes
+        outage.missed(self, number, items)
+        self.passes = number
 
     def command(self, call: Callable[[], Any], once: bool = False) -> Any:
         """Report or command something, again where the store failed. ``once``: it has a command id of the host's."""

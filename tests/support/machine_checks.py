@@ -144,14 +144,13 @@ def rebuilt(base: Served, now: Served, owners: set[int], reach: int, *, hard: bo
             )
 
 
-def smaller(base: Served, now: Served, *, raw: set[int], strict: bool) -> None:
-    """PROP-4: what both requests hold takes fewer bytes after an own rebuild, but for numbers that now show (``raw``).
+def smaller(base: Served, now: Served, *, strict: bool) -> None:
+    """PROP-4: what both requests hold takes fewer bytes after an own rebuild.
 
     Not ``strict``: the drops may have landed on messages the host brought back, which ``base`` does not hold.
     """
     old = base.by_m()
-    shown = [i for i, m in enumerate(now.ms) if m not in raw and _both(old, now, i)]
-    both = [(now.ms[i], now.wire[i]) for i in shown]
+    both = [(m, wire) for i, (m, wire) in enumerate(zip(now.ms, now.wire, strict=True)) if _both(old, now, i)]
     before = sum(len(raw) for m, _ in both for raw in old[m][1])
     after = sum(len(raw) for _, wire in both for raw in wire or ())
     assert after < before + (not strict), f"PROP-4: the rebuild of pass {now.number} made {before} bytes into {after}"

@@ -163,7 +163,8 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
         base = machine.served.get(event.base, head)
-        checks.smaller(base, now, raw=revealed, strict=event.divergence is None)
+        if not revealed:  # numbers that now show cost bytes, wherever a drop frees some
+            checks.smaller(base, now, strict=event.divergence is None)
         machine.counts["own"] += 1
 
 
@@ -172,7 +173,8 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     event = now.event
     decision = event.decision
     if decision is not None and decision.source == "provider":
-        limits = _windows(machine, {*WINDOWS, *machine.limits, 3_000, 900, 128_000} - {0})
+        side = getattr(event, "side", None) is not None  # beside the head another model is not the session's yet
+        limits = _windows(machine, {*WINDOWS, *machine.limits, 3_000, 900, 128_000} - {0}, side)
         expected = {total * 10_000 // limit for total in machine.totals for limit in limits}
         assert decision.percent in expected, f"PROP-5: usage of {decision.percent} was never reported"
     if isinstance(event, ev.PassDeferred):
@@ -205,9 +207,9 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     assert not landed & set(newest), f"a protected result was dropped: {landed & set(newest)}"
 
 
-def _windows(machine: Machine, contexts: set[int]) -> set[int]:
+def _windows(machine: Machine, contexts: set[int], side: bool) -> set[int]:
     """WINDOW-1: what of a context is usable, whichever of its outputs is kept free."""
-    if "gemini" in signing.family(machine):
+    if "gemini" in signing.family(machine) and not side:
         return contexts
     kept = {min(output, context // 4) for context in contexts for output in OUTPUTS if output < context}
     return contexts | {max(context - less, context // 2, 1_024) for context in contexts for less in kept}
@@ -314,7 +316,7 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
             if checks.hollow(machine.codec, item, wire):
                 machine.hollow.add(item["uid"])
         _, tags, lost = known[key]
-        assert not tags or m not in machine.raw or item["uid"] in machine.revised, (
+        assert not tags or m not in machine.raw or not host.same(item, machine.went_out.get(m, item)), (
             f"LAST-6: §{tags[0][0]}§ shows in what went out raw"
         )
         for number, p in tags:
@@ -335,6 +337,6 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
         assert not present & gone, f"PROP-3: half of a tool arc is gone in pass {now.number}: {present & gone}"
     for call in gone:
         numbers = machine.call_tags.get(call, set())  # one for each path of the tree that answers it
-        hidden = not machine.reduce or (machine.shy and not numbers)
+        hidden = not machine.reduce or not numbers  # its number never showed: a summary covered it at once
         assert numbers & machine.asked or hidden, f"PROP-3: the arc {call} is gone, and nobody asked for it"
     return gone

@@ -84,12 +84,22 @@ def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:
     if owed is None or (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest):
         machine.replays.append(event)
         return
+    _numbered(machine, event, dict(zip(owed.served.ms, owed.served.items, strict=True)))
     machine.passes = event.number
     machine.seen = max(machine.seen, event.now)
     machine.served[event.number] = owed.served
     machine.where[event.number] = machine.id
     machine.owed = None
     machine.counts["last good recorded"] += 1
+
+
+def _numbered(machine: Machine, event: ev.LastGoodReplayed, items: dict[int, host.Message]) -> None:
+    """Note what went out raw, and the numbers that do not show yet."""
+    for arrival in event.arrivals:
+        item = machine.went_out[arrival.m] = items[arrival.m]
+        for p, number in enumerate(arrival.tags, arrival.first):
+            if item["parts"][p]["t"] == "result":
+                machine.call_tags.setdefault(item["parts"][p]["id"], set()).add(abs(number))
 
 
 def missed(machine: Machine, number: int, items: list[host.Message]) -> None:
@@ -110,6 +120,8 @@ def missed(machine: Machine, number: int, items: list[host.Message]) -> None:
         machine.unsent = {m: served[m] for m in here & set(served)}
         machine.counts["last good found"] += 1
         given_up(machine)
+    new = items[len(before.items) :]
+    _numbered(machine, event, {arrival.m: item for arrival, item in zip(event.arrivals, new, strict=False)})
     machine.passes = event.number
     machine.raw |= here
     machine.counts["missed"] += 1
@@ -151,6 +163,8 @@ class Outage:
         """
         if self.log.fault or self.log.before or self.head is None or not self._current(self.flat()):
             return
+        if self.hot().state.version != self.version():
+            return  # this process does not know what the other one sent
         self.log.down = True
         try:
             for i in range(1 + rounds % 3):

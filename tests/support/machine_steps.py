@@ -158,7 +158,6 @@ class Steps:
         new = {**old, "parts": parts}
         self.rounds = [[new if m is old else m for m in one] for one in self.rounds]
         self.edits.append(f"revise {new['uid']}")
-        self.revised.add(new["uid"])
         self.now += 10_000
         if door == 1 and self.head is not None and self._current(before):
             self.passing(
@@ -438,7 +437,7 @@ class Steps:
                 self.handed(items), system=self.system_now(), tools=self.tools_now(), now=self.now / 1000
             )
         except foldlog.Refused:
-            self.passes = other.core.hot().state.passes
+            self._refused(items, other)
             return
         self.see(request, other, items)
 
