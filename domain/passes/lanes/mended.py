@@ -53,7 +53,7 @@ def plan(ask: Ask) -> Work:
     if isinstance(result, Result) and result.media:
         edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
     cost = call.tokens + PLACEHOLDER_TOKENS
-    return Work("mended", (Item(number, mode, edits, -cost, index, -cost),))
+    return Work("mended", (Item(number, mode, edits, 0, index, -cost),))
 
 
 def _joins(scene: Scene, index: int) -> bool:
