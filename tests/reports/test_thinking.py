@@ -227,7 +227,7 @@ def test_reasoning_of_the_running_calls_comes_back(model: str, how: str):
     if how == "emergency":
         assert len(called) < 9
         assert back[-1] == "newest"
-        assert all("reasoning_content" in m for m in called)
+        assert all("reasoning_content" in m for m in called if m["tool_calls"][0]["id"][0] != "a")
     else:
         assert back[-6:] == [*(f"new {number}" for number in range(5)), "newest"]
     wanted = any(name in model for name in ("deepseek", "kimi", "qwen", "glm", "mimo"))
