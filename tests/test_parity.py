@@ -297,7 +297,7 @@ def test_reasoning_in_texts_leaves_alike_on_every_wire():
     calls = (Called("t", "bash", {}),), (Returned("t", "bash", "x"),)
     tools = dataclasses.replace(musing(6), calls=calls[0], results=calls[1], asked=())
     rounds = [opening, *(musing(number) for number in range(1, 6)), tools, *(musing(number) for number in range(7, 13))]
-    gone = lost(rounds, (6, 11), policy={"keep_reasoning_tokens": 1_000})
+    gone = lost(rounds, (6, 11), policy={"keep_reasoning_tokens": 1_100})
     assert set(map(tuple, gone.values())) == {tuple(f"{number}.text" for number in range(1, 10))}
 
 
