@@ -152,15 +152,17 @@ def take_in(
     """Return an intake: which of model, limits, policy, system, tools changed with these messages.
 
     ``leading``: system messages that stood at the front of the array. None means unchanged since last time; ``before``:
-    the system region that then was. A side request changes nothing of the session: its regions are only its own
-    (PROP-7).
+    the system region that then was. A side request changes nothing of the session: its model and regions are only its
+    own (PROP-7).
     """
     into = Intake(
         seen, {}, None, [], {}, state.model, state.context_limit, state.output_limit, state.policy,
         state.system, state.system_hash, state.system_tokens,
         state.tools, state.tools_hash, state.tools_names, state.tools_tokens,
     )  # fmt: skip
-    if not seen.side:
+    if seen.side:
+        into.model = state.model if options.model is None else options.model
+    else:
         _model(into, options, at)
         if options.policy is not None and options.policy != state.policy:
             into.events.append(ev.PolicyChanged(at, "", options.policy))

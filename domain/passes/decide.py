@@ -85,8 +85,7 @@ def decide(
         floor = state.adopted.floor if state.adopted is not None else protection.floor(gauge.settings, gauge.window)
         keep = protection.protected(state, floor, emergency=gauge.emergency, here=tools.here(scene))
         queue = drops.queued(scene, frozenset() if state.flush else keep) if state.queue else ()
-    behind = divergence.index if divergence is not None and not diverged.only_blanks(scene) else None
-    behind = torn[1] if torn is not None else behind
+    behind = _behind(scene, divergence, torn)
     pressed = due != "defer" or gauge.presses
     news = pressed and (gauge.told or _news(state, given))
     drainable = sum(item.frees for item in queue)
@@ -119,9 +118,8 @@ def decide(
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
     if allowed.signals == ("flush",) and not queue and not fresh:
         allowed = permission.Permission(False, allowed.signals, 0)  # nothing was marked: no lane rides on that (PERM-5)
-    asked = (
-        reasons or state.flush or state.bulky or state.unbound or torn
-    )  # what was refused as it is may not go out again
+    # what was refused, or would be, as it is may not go out
+    asked = reasons or state.flush or state.bulky or state.unbound or torn
     if running and not asked and not gauge.presses and allowed.granted and state.primary:
         allowed = permission.Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
     urgent = asked or state.lost or state.reopened
@@ -189,6 +187,14 @@ def _begin(scene: Scene, head: Head | None) -> int:
     if head is None:
         return scene.start()
     return scene.index(head.cut) + 1 if head.cut else 0  # it may cover nothing any more
+
+
+def _behind(scene: Scene, divergence: ev.Divergence | None, torn: tuple[int, int] | None) -> int | None:
+    """Return the path index from which the prefix is lost anyway or cannot stay as it is, None for none."""
+    places = [torn[1]] if torn is not None else []
+    if divergence is not None and not diverged.only_blanks(scene):
+        places.append(divergence.index)
+    return min(places, default=None)
 
 
 def _backstop(state: State, gauge: schedule.Pressure, head: Head) -> bool:

@@ -30,7 +30,7 @@ class Agent(Chat):
 
     def ask(self, said: str = "go on", answer: str = "Done.") -> foldlog.Request:
         """Let the model end its turn with an answer, and a person say the next."""
-        return self.round(answer if self.count else "", (), said)
+        return self.round(f"{answer} {self.count}" if self.count else "", (), said)  # the same words twice get one id
 
     def step(self, *calls: tuple[str, Any], output: str = "x " * 200, error: bool = False) -> foldlog.Request:
         """Let the model call tools (by default one that runs something) and get their results."""

@@ -19,12 +19,19 @@ from .shape import Ask, Item, Work
 def torn(scene: Scene) -> tuple[int, int] | None:
     """Return the number of the arc that has to come back and the path index of its call, None where none has to.
 
-    Looked at is the one place where the host left what was sent. Not on OpenAI's items: they may end so.
+    Looked at are the end of the request, and the one place where the host left what was sent. Not on OpenAI's items:
+    they may end so.
     """
     state, seen = scene.state, scene.seen
     if seen.side or not state.gone or state.codec == ITEMS:
         return None
-    index = min(seen.keep, seen.touched, state.base_keep)  # a branch that becomes the head left it where it began
+    left = min(seen.keep, seen.touched, state.base_keep)  # a branch that becomes the head left it where it began
+    return next((found for index in (scene.length(), left) if (found := _torn(scene, index))), None)
+
+
+def _torn(scene: Scene, index: int) -> tuple[int, int] | None:
+    """Return what has to come back before a path index."""
+    state = scene.state
     if not _joins(scene, index):
         return None
     number = 0
