@@ -240,19 +240,27 @@ class Core(Kept):
             return None
         outcome = plan.outcome
         if isinstance(outcome, ev.PassRefused):
-            raise Refused(outcome.message, code=outcome.code, where=self.stream)
+            last = self._newest(hot)
+            if last is None or getattr(last.event, "side", None):
+                raise Refused(outcome.message, code=outcome.code, where=self.stream)
+            return last  # what went out is not refused because it is asked for again
         # pressure alone is nothing new: a held pass that is asked for again is not one more of its row (PROP-4)
         if not isinstance(outcome, ev.PassDeferred | ev.ConversationRebuilt) or outcome.arrivals:
             return None
+        last = self._newest(hot)
+        # a side request repeats only itself, and the head's request only the head's
+        side = getattr(outcome, "side", None)
+        if last is None or getattr(last.event, "side", None) != side or (outcome.divergence and not side):
+            return None
+        return last
+
+    def _newest(self, hot: Hot) -> Produced | None:
+        """Return the pass the log ends with, None where it ends with a refusal."""
         if self._last is None or self._last.version != hot.state.version:
             stored = next(iter(self.log.read(self.stream, hot.state.version - 1)))
             if not isinstance(stored.event, ev.Pass):
                 return None
             self._last = Produced(stored.event, stored.version, self._delta(hot, stored.event))
-        # a side request repeats only itself, and the head's request only the head's
-        side = getattr(outcome, "side", None)
-        if getattr(self._last.event, "side", None) != side or (outcome.divergence and not side):
-            return None
         return self._last
 
     def _commit(self, hot: Hot, intake: Intake, plan: Decided, raw: tuple[request.Sent, ...] = ()) -> Produced:
