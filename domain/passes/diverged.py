@@ -30,17 +30,21 @@ def divergence(scene: Scene, given: Given) -> ev.Divergence | None:
         keep, part, cause, length = touched, first, seen.cause, state.base_len
     else:
         keep, part, cause, length = state.base_keep, state.base_part, state.base_cause, state.base_len
-    if keep >= length or (seen.base is None and _back(scene, keep, length)):
+    stands = keep if seen.base is not None else _stands(scene, keep)
+    if stands > keep:
+        keep, part = stands, seen.revised[m][0] if (m := scene.at(stands)) in seen.revised else 0
+    if keep >= length:
         return None
     return ev.Divergence(keep, scene.at(keep), part, cause or "removed")
 
 
-def _back(scene: Scene, keep: int, length: int) -> bool:
-    """Whether the host took back what it did since the base request, while its requests were refused."""
-    rest = rest_of(scene.state, keep)
-    if rest is None or any(m in scene.seen.revised for m in rest):
-        return False
-    return rest == [scene.at(index) for index in range(keep, length)]
+def _stands(scene: Scene, keep: int) -> int:
+    """Return how far the base request's path stands: the host may have taken back what it did while it was refused."""
+    for m in rest_of(scene.state, keep) or ():
+        if keep >= scene.length() or scene.at(keep) != m or m in scene.seen.revised:
+            break
+        keep += 1
+    return keep
 
 
 BLANKS_UNSENT = ("anthropic", "pi", "opencode")
