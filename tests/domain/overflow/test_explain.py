@@ -224,10 +224,12 @@ def test_only_a_number_that_is_said_to_be_a_limit_is_one(text: str, limit: int, 
 
 
 @pytest.mark.rule("OVER-3")
-@pytest.mark.parametrize("one", [*NUMBERED, *VECTORS["figures"]], ids=lambda one: one["text"][:60])
+@pytest.mark.parametrize(
+    "one",
+    [one for one in (*NUMBERED, *VECTORS["figures"]) if not one["text"][:1].isdigit()],
+    ids=lambda one: one["text"][:60],
+)
 def test_a_status_in_front_counts_nothing(one: dict[str, Any]):
-    if one["text"][:1].isdigit():
-        pytest.skip("it has one")
     alone, behind = explain(400, one["text"]), explain(None, f"400 {one['text']}")
     assert (behind.limit, behind.used, behind.input) == (alone.limit, alone.used, alone.input), behind.provenance
 
