@@ -116,8 +116,6 @@ def decide(
     if blocked and due == "pressure" and not allowed.granted:
         # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
         allowed = permission.Permission(False, (*allowed.signals, "floor_mark"), 0)
-    if allowed.signals == ("flush",) and not queue and not fresh:
-        allowed = permission.Permission(False, allowed.signals, 0)  # nothing was marked: no lane rides on that (PERM-5)
     # what was refused, or would be, as it is may not go out
     asked = reasons or state.flush or state.bulky or state.unbound or torn
     if running and not asked and not gauge.presses and allowed.granted and state.primary:

@@ -13,7 +13,7 @@ from types import ModuleType
 import msgspec
 import pytest
 from e2e import measure, scripts
-from e2e.hosts import claude, codex
+from e2e.hosts import claude, codex, omp, pi
 from e2e.hosts.base import NODE_MODULES
 from e2e.stage import Stage, stage, when
 
@@ -87,7 +87,8 @@ def full(host: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """
     root = tmp_path_factory.mktemp(f"{host.NAME}-full") / "r"
     script = lambda work: scripts.full(work, host.WINDOW)  # noqa: E731
-    with stage(root, host, script, managed=True, summarizer="none") as made:
+    model = host.MODEL + pi.SEES if host in {pi, omp} else ""
+    with stage(root, host, script, managed=True, summarizer="none", model=model) as made:
         if host is codex:
             codex.widen(made.room)
         shot = lambda number: (made.room.work / f"shot{number}.png",)  # noqa: E731

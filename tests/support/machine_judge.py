@@ -194,7 +194,9 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
         assert pressed or lasting or diverged, f"LAW-4: pass {event.number} rebuilt for no cause ({decision})"
         soft = isinstance(event, ev.HistoryRefreshed)
         assert not soft or told.waited, f"LAW-4: pass {event.number} renders m[1] again, and nothing new was published"
-        recovered = event.spares and (diverged or {"thinking_recovery", "picture_recovery"} & set(decision.signals))
+        recovered = event.spares and (
+            diverged or {"thinking_recovery", "picture_recovery", "flush"} & set(decision.signals)
+        )
         assert landed or soft or recovered or mended, f"PROP-4: pass {event.number} rebuilt and landed nothing"
     if (
         "flush" in decision.signals

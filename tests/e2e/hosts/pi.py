@@ -24,13 +24,17 @@ APIS = {
 """What Pi calls a wire, and what it wants behind the address there."""
 
 
+SEES = "-sees"
+"""How a model is named that takes pictures. With one OMP compacts by pictures, asking nobody: elsewhere it has none."""
+
+
 def models(room: Room, base: str) -> dict[str, object]:
     """Return the provider's entry, the same for Pi and OMP."""
     model = {
         "id": room.model,
         "name": room.model,
         "reasoning": True,
-        "input": ["text", "image"],
+        "input": ["text", "image"] if room.model.endswith(SEES) else ["text"],
         "contextWindow": room.window,
         "maxTokens": 4096,
         "cost": {"input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75},
