@@ -22,11 +22,22 @@ from foldlog import Engine
 HOSTS = ("claude", "codex", "opencode", "pi", "omp")
 
 
+OPEN = {
+    "test_an_overflow_is_learnt_and_the_work_goes_on[omp-anthropic]": "the request behind a refusal is no smaller",
+    "test_an_overflow_is_learnt_and_the_work_goes_on[omp-openai-chat]": "the request behind a refusal is no smaller",
+    "test_it_folds_twice_and_says_why[omp]": "at times what it drops suffices, and no summary comes",
+    "test_a_new_summary_leaves_the_head_before_it_alone[omp]": "at times what it drops suffices, and no summary comes",
+}
+"""What is known not to hold on a host yet, and why: played all the same, and told."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a host: ``make test`` leaves it out."""
     for item in items:
         if "host" in getattr(item, "fixturenames", ()) or "opencode" in item.name:
             item.add_marker(pytest.mark.e2e)
+        if item.name in OPEN:
+            item.add_marker(pytest.mark.xfail(reason=OPEN[item.name], strict=False))
 
 
 @pytest.fixture(scope="session", params=HOSTS)
