@@ -112,7 +112,7 @@ class Historian:
         work = self._works.get(core.stream)
         if work is None:
             return None
-        if state.run is not None and state.run.run == work.stretch.run and state.run.lease > core.clock():
+        if state.run is not None and state.run.run == work.stretch.run and state.running(core.clock()):
             return work
         del self._works[core.stream]
         work.published = True
@@ -193,12 +193,12 @@ class Historian:
         before = len(state.compartments)
         deadline = time.monotonic() + self.timeout_ms / 1000
         work = self._mine(core, state)
-        running = state.run is not None and state.run.lease > core.clock()
+        running = state.running(core.clock())
         if state.run is not None and state.run.waited and running and (work is None or not work.done.is_set()):
             return False  # once per run: a pass that waited in vain is not followed by others that do
         if work is None and running:
             self._tell(waiting, "the session is nearly full; waiting for another process's summary")
-            while time.monotonic() < deadline and state.run is not None and state.run.lease > core.clock():
+            while time.monotonic() < deadline and state.running(core.clock()):
                 time.sleep(POLL)
                 core.refresh()
                 state = core.hot().state
@@ -248,7 +248,7 @@ class Historian:
         rows = [self._row(state, place) for place in range(offset, len(state.path) + 1)]
         usage = max(now.percent, 9_500) if forced else now.percent
         facts = trigger.Facts(
-            running=state.run is not None and state.run.lease > core.clock(),
+            running=state.running(core.clock()),
             usage=usage,
             threshold=now.bands.execute,
             force=now.bands.force,
@@ -321,8 +321,7 @@ class Historian:
         )  # fmt: skip
 
         def build(hot: Hot, at: int) -> list[ev.Event]:
-            run = hot.state.run
-            if (run is not None and run.lease > at) or not _current(hot.state, stretch):
+            if hot.state.running(at) or not _current(hot.state, stretch):
                 return []  # another run is on, or another process has covered the stretch since it was chosen
             return [
                 ev.HistorianStarted(

@@ -303,6 +303,10 @@ class State(msgspec.Struct, array_like=True):
         """Whether a person works in this session (else another agent does)."""
         return self.mode == "primary"
 
+    def running(self, now: int) -> bool:
+        """Whether a summariser is at work at ``now`` (wall clock, ms): a lease that expired counts as not held."""
+        return self.run is not None and self.run.lease > now
+
     def node(self, m: int) -> Node:
         """Return the node of ordinal ``m`` (1-based)."""
         return self.nodes[m - 1]

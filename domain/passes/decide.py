@@ -75,7 +75,7 @@ def decide(
     managed = gauge.settings.compaction
     reasons = () if side else _fold_reasons(scene, given, gauge, now, answered)
     fresh = managed and not side and bool(scene.waiting())
-    running = state.run is not None and state.run.lease > given.at
+    running = state.running(given.at)
     signals = () if side else _signals(state, reasons, published=fresh and not running and due != "defer")
     torn = lanes.mended.torn(scene) if managed and state.gone else None
     quiet = due == "defer" and not signals and not gauge.presses and divergence is None and torn is None

@@ -33,7 +33,7 @@ def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.P
             f"this session is longer than the model's window and has not been managed before: about {tokens:,} of "
             f"{gauge.limit:,} tokens. Nothing was sent. Use a model with a larger window, or start a new session."
         )
-    elif over and state.primary and gauge.emergency and state.run is not None and state.run.lease > given.at:
+    elif over and state.primary and gauge.emergency and state.running(given.at):
         code = "EMERGENCY_FAIL_CLOSED"
         message = (
             f"the session is full (about {tokens:,} of {gauge.limit:,} tokens) and the summary that makes room is not "

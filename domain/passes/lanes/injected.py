@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from hashlib import sha256
 
 from ... import costs
 from ...edits import SetBody
 from ...inline import without
 from ...transcript import Text
-from .shape import Ask, Item, Part, Work
+from .shape import Ask, Item, Part, Work, chunk
 
 NAME = "injected"
 REMINDER = re.compile(r"<system-reminder>(?:(?!<system-reminder>).)*?</system-reminder>(?:[ \t]*\n)?", re.DOTALL)
@@ -64,9 +63,7 @@ def plan(ask: Ask) -> Work:
             net = costs.of(state, tag) - costs.PLACEHOLDER_TOKENS
             items.append(Item(number, "placeholder", (SetBody(tag.m, tag.p, "placeholder"),), max(net, 0), index, net))
             continue
-        body = left.encode("utf-8", "surrogatepass")
-        digest = sha256(body).digest()
-        texts[digest] = body
+        digest = chunk(left, texts)
         frees = tag.tokens * (len(given) - len(left)) // len(original)
         known = ask.unsent(tag.m, tag.p)
         edit = SetBody(tag.m, tag.p, "text", digest)

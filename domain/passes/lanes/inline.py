@@ -5,15 +5,13 @@ It is text: it leaves on every wire, whatever becomes of reasoning that stands i
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from ...costs import PLACEHOLDER_TOKENS
 from ...edits import SetBody
 from ...inline import without
 from ...state import INLINE, PARTS_LIMIT
 from ...transcript import Text
 from . import reasoning
-from .shape import Ask, Item, Part, Work
+from .shape import Ask, Item, Part, Work, chunk
 from .texts import DEPTHS, spared, written
 
 
@@ -40,9 +38,7 @@ def plan(ask: Ask) -> Work:
             net = max(tag.tokens - known, 0) - PLACEHOLDER_TOKENS
             items.append(Item(number, "placeholder", (SetBody(tag.m, tag.p, "placeholder"),), max(net, 0), index, net))
             continue
-        body = left.encode("utf-8", "surrogatepass")
-        digest = sha256(body).digest()
-        texts[digest] = body
+        digest = chunk(left, texts)
         plain = left == without(original)
         gone = max(part.inline, known) if plain else spared(tag.tokens, original, left, known)
         edits = (SetBody(tag.m, tag.p, "text", digest),)

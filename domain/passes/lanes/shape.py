@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -88,6 +89,14 @@ class Ask(msgspec.Struct, frozen=True):
     def unsent(self, m: int, p: int) -> int:
         """Return the tokens of a part that are no longer sent, with what the lanes before this one do."""
         return self.thinned.get((m, p), self.scene.state.spares.get(key(m, p), 0))
+
+
+def chunk(text: str, into: dict[bytes, bytes]) -> bytes:
+    """Put a text an edit names into ``into``, as a chunk; return its name."""
+    body = text.encode("utf-8", "surrogatepass")
+    digest = sha256(body).digest()
+    into[digest] = body
+    return digest
 
 
 class Work(msgspec.Struct, frozen=True):

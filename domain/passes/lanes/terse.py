@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from ...edits import SetBody
 from ...transcript import Text
-from .shape import Ask, Item, Part, Work
+from .shape import Ask, Item, Part, Work, chunk
 from .texts import DEPTHS, spared, written
 
 NAME = "terse"
@@ -30,9 +28,7 @@ def plan(ask: Ask) -> Work:
         short = written(ask, number, original, quiet=ask.scene.state.quiet(tag.m, tag.p), depth=depth)
         if not short.strip() or number in ask.taken:
             continue
-        body = short.encode("utf-8", "surrogatepass")
-        digest = sha256(body).digest()
-        texts[digest] = body
+        digest = chunk(short, texts)
         known = ask.unsent(tag.m, tag.p)
         gone = spared(tag.tokens, original, short, known)
         edits = (SetBody(tag.m, tag.p, "text", digest),)
