@@ -14,8 +14,8 @@ import pytest
 from foldlog.adapters.traces.generator import generate
 from foldlog.adapters.traces.reader import load
 from foldlog.adapters.traces.shapes import Called, Returned, Said, Thought
-from foldlog.domain.passes import local
 from foldlog.projections.wire import CURRENT, wire
+from support.counts import recounted
 from support.hosts import WRITERS, Round, rounds_of
 from support.parity import Player, Row, Script, tokens
 
@@ -316,15 +316,7 @@ def test_reasoning_that_must_stay_goes_on_to_count():
 @pytest.mark.parametrize("codec", WRITERS)
 @pytest.mark.rule("WINDOW-15")
 def test_the_count_carried_on_is_what_counting_anew_gives(codec: str, monkeypatch: pytest.MonkeyPatch):
-    off: list[int] = []
-    real = local.measure
-
-    def measure(scene: Any, given: Any, divergence: Any, arriving: int) -> int:
-        found = real(scene, given, divergence, arriving)
-        off.append(found - local.recount(scene, given))
-        return found
-
-    monkeypatch.setattr(local, "measure", measure)
+    off = recounted(monkeypatch)
     Player(script("plain"), codec).play()
     assert len(off) > 100
     assert max(map(abs, off)) <= 60, "a rebuild counts what it frees twice, or not at all"

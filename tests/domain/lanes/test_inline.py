@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foldlog.adapters.traces.shapes import Called, Returned, Said, Thought
-from foldlog.domain.passes import local
+from support.counts import recounted
 from support.hosts import WRITERS, Round
 from support.parity import tokens
 from support.talk import Chat, assistant, differences, text, user, words
@@ -64,15 +64,7 @@ def did(host: Chat) -> int:
 @pytest.fixture(autouse=True)
 def _counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hold the count each pass begins with against one made anew: what left is counted once (WINDOW-15)."""
-    off: list[int] = []
-    real = local.measure
-
-    def measure(scene: Any, given: Any, divergence: Any, arriving: int) -> int:
-        found = real(scene, given, divergence, arriving)
-        off.append(found - local.recount(scene, given))
-        return found
-
-    monkeypatch.setattr(local, "measure", measure)
+    off = recounted(monkeypatch)
     yield
     assert not any(off), off
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checker import anthropic, openai
 
-from foldlog.domain.passes import local
+from support.counts import recounted
 from support.talk import PIXEL, Chat, assistant, call, differences, result, text, thinking, user, words
 
 OUTPUT = words(300)
@@ -74,14 +74,7 @@ def test_what_came_back_is_counted(monkeypatch: pytest.MonkeyPatch):
     host = chat()
     host.messages = host.messages[:3]
     host.again()
-    off: list[int] = []
-    real = local.measure
-
-    def measure(scene: Any, given: Any, divergence: Any, arriving: int) -> int:
-        off.append(real(scene, given, divergence, arriving) - local.recount(scene, given))
-        return real(scene, given, divergence, arriving)
-
-    monkeypatch.setattr(local, "measure", measure)
+    off = recounted(monkeypatch)
     host.say(*MORE)
     assert off == [0]
 
