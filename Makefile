@@ -17,7 +17,7 @@ help:
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff put layout, imports and small things right'
 	@echo 'make bench   the budgets, measured as ratios'
-	@echo 'make soak    the state machine for FOLDLOG_SOAK_MINUTES (60), with new examples in every round'
+	@echo 'make soak    every test that draws examples, with new ones; then the state machine for FOLDLOG_SOAK_MINUTES (60)'
 	@echo 'make specs   write the generated parts of specs/ again'
 
 setup:
@@ -49,6 +49,7 @@ bench: setup
 	$(BIN)/python tests/bench/run.py
 
 soak: setup
+	$(BIN)/python -m pytest -m 'hypothesis and not e2e' --hypothesis-profile fresh -q -n $(WORKERS)
 	$(BIN)/python tests/support/machine_soak.py
 
 specs: setup

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 _HERE = str(Path(__file__).parent)
 if _HERE not in sys.path:
@@ -20,6 +21,11 @@ if _HERE not in sys.path:
 _RUNTIME = tempfile.mkdtemp(prefix="foldlog-run-")
 atexit.register(shutil.rmtree, _RUNTIME, ignore_errors=True)
 os.environ["XDG_RUNTIME_DIR"] = _RUNTIME
+
+# The same examples in every run, so that what turns red is the change's doing; `make soak` draws new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("fresh", print_blob=True)
+settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -192,9 +192,7 @@ class Account:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=(Phase.generate,)
-)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
 @given(
     mode=st.sampled_from(["primary", "primary", "subagent"]),
     seed=st.integers(0, 40),

@@ -15,6 +15,8 @@ from support.past import summarise
 from support.talk import differences, use
 
 MODELS = ["claude-opus-4-5", "claude-sonnet-5-5"]
+MUTE = ("openai-chat", "openai-responses")
+"""On these wires a result cannot say that its call failed: it ended well, as far as they tell."""
 STATUSES = st.sampled_from(["pending", "in_progress", "completed", "cancelled", "later"])
 LISTS = st.lists(st.fixed_dictionaries({"content": st.sampled_from("abc"), "status": STATUSES}), max_size=3)
 ACTS = st.one_of(
@@ -39,7 +41,8 @@ class Course:
         host, kind = self.host, act[0]
         before = self.request
         if kind == "list":
-            self.lists += [] if act[2] else [(len(host.messages), act[1])]
+            failed = act[2] and host.codec not in MUTE
+            self.lists += [] if failed else [(len(host.messages), act[1])]
             self.request = host.list(*act[1], error=act[2])
         elif kind == "step":
             self.request = host.step()

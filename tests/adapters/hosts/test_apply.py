@@ -106,7 +106,7 @@ def test_javascript_renders_any_message_under_any_slots() -> None:
     """EDIT-2, EDIT-3, EDIT-4: not only the vectors."""
     cases: list[tuple[str, bytes, MessageSlots]] = []
 
-    @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
     @given(messages(), message_slots)
     def gather(message: tuple[str, bytes], slots: MessageSlots) -> None:
         if message[0] in ("opencode", "pi"):
