@@ -277,8 +277,9 @@ class Core(Kept):
         places = {one.m: scene.index(one.m) for one in (*getattr(outcome, "edits", ()), *outcome.inserts)}
         resets = {m: first for m, (first, _) in intake.seen.revised.items()}
         with defects.deciding(self.stream, "the request"):
-            raw_ones = {m: scene.index(m) for m in hot.view.hidden}
-            change = views.preview(hot.view, outcome, resets, {**places, **raw_ones})
+            # only a rebuild shows the numbers of what went out raw: however much that was, other passes cost the same
+            raw_ones = () if isinstance(outcome, ev.PassDeferred) else hot.view.hidden
+            change = views.preview(hot.view, outcome, resets, {**places, **{m: scene.index(m) for m in raw_ones}})
             sees, length = ahead(hot.view, plan.events), hot.state.base_len
             work = Pending(hot, sees, scene, change, self._fresh(intake), self._fresh_text(texts), length)
             sent, start, digest = work.project(outcome, places)
