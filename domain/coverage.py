@@ -45,3 +45,9 @@ def _tells(one: ev.Compartment, spans: Spans, path: Sequence[int], place: int, e
 def history(state: State) -> list[ev.Compartment]:
     """Return the compartments that cover the head's path from its beginning."""
     return covering(state.compartments, state.spans, state.path, lambda m: state.pos.get(m, -1))
+
+
+def fresh(state: State) -> bool:
+    """Whether a summary no request shows yet covers a stretch of the head's path."""
+    waits = bool(state.compartments) and state.compartments[-1].seq > state.rendered
+    return waits and any(one.seq > state.rendered for one in history(state))

@@ -99,12 +99,13 @@ class Scene(msgspec.Struct, frozen=True):
         path = [*self.state.path[: self.seen.keep], *self.seen.tail]
         return covering(self.state.compartments, self.state.spans, path, self.index)
 
-    def waiting(self) -> list[ev.Compartment]:
-        """Return those of them that no request shows yet; free where nothing was published."""
-        state = self.state
-        if not state.compartments or state.compartments[-1].seq <= state.rendered:
-            return []
-        return [one for one in self.covered() if one.seq > state.rendered]
+    def fresh(self) -> bool:
+        """Whether one of them is in no request yet. What is only added behind the head's path changes none."""
+        state, known = self.state, len(self.state.nodes)
+        if self.seen.keep == len(state.path) and all(m > known for m in self.seen.tail):
+            return state.fresh
+        waits = bool(state.compartments) and state.compartments[-1].seq > state.rendered
+        return waits and any(one.seq > state.rendered for one in self.covered())
 
     def whole(self) -> bool:
         """Whether this is a side request that leaves the head before the cut."""

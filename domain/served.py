@@ -7,7 +7,7 @@ from typing import TypeGuard
 from . import events as ev
 from . import hygiene, reminders, tools
 from .arcs import arc, call_part
-from .coverage import history
+from .coverage import fresh, history
 from .edits import Arrival, Edit, SetBody, SetText, SetThink
 from .errors import LawBroken
 from .paths import road
@@ -211,7 +211,7 @@ def _cut(state: State, cut: int) -> None:
             state.queue.pop(state.tag_of.get(key(m, p), 0), None)
     state.cut = cut
     state.rendered = max((one.seq for one in history(state) if state.pos[one.last] < after), default=-1)
-    state.marked = 0
+    state.fresh, state.marked = fresh(state), 0
 
 
 def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:

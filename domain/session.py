@@ -11,6 +11,7 @@ from typing import Any
 from . import events as ev
 from . import hygiene, items, measured, reminders, served, tools
 from .arcs import maker
+from .coverage import fresh
 from .errors import LawBroken
 from .paths import request_of, rest_of, road
 from .policy import managed
@@ -258,6 +259,7 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
         state.pos[m] = len(state.path)
         state.path.append(m)
         tools.came(state, m)
+    state.fresh = fresh(state)
 
 
 def _outcome(state: State, event: ev.RequestOutcome) -> None:
@@ -299,7 +301,7 @@ def _started(state: State, event: ev.HistorianStarted) -> None:
 def _published(state: State, event: ev.HistorianPublished) -> None:
     state.compartments.extend(event.compartments)
     _span(state, event.compartments)
-    state.run, state.failures, state.marked = None, 0, 0
+    state.run, state.failures, state.marked, state.fresh = None, 0, 0, fresh(state)
     reminders.occasion(state)
 
 
@@ -313,7 +315,7 @@ def _replaced(state: State, event: ev.CompartmentsReplaced) -> None:
     kept = [one for one in state.compartments if one.seq not in event.old]
     state.compartments = sorted([*kept, *event.new], key=lambda one: one.seq)
     _span(state, event.new)
-    state.void = True
+    state.void, state.fresh = True, fresh(state)
 
 
 def _span(state: State, made: Sequence[ev.Compartment]) -> None:

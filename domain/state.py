@@ -187,7 +187,8 @@ class State(msgspec.Struct, array_like=True):
     loud, tokens spent then, its message), ``called``: it was told in a message of its own. ``todos``: numbers of
     results of tools that keep a to-do list; ``units``: what stands of ours between the messages, by its id.
     ``concealed``: messages that went out raw and whose numbers do not show yet (LAST-3). ``inline``: tokens of
-    reasoning still sent of texts it was written into, 0 once it has left.
+    reasoning still sent of texts it was written into, 0 once it has left. ``fresh``: a summary no request shows yet
+    covers a stretch of the head's path.
     """
 
     stream: str = ""
@@ -297,6 +298,7 @@ class State(msgspec.Struct, array_like=True):
     restless: Restless = msgspec.field(default_factory=Restless)
     failed: int = 0
     inline: dict[int, int] = msgspec.field(default_factory=dict)
+    fresh: bool = False
 
     @property
     def primary(self) -> bool:

@@ -74,7 +74,7 @@ def decide(
     due = "defer" if side else schedule.schedule(state, gauge, now, answered)
     managed = gauge.settings.compaction
     reasons = () if side else _fold_reasons(scene, given, gauge, now, answered)
-    fresh = managed and not side and bool(scene.waiting())
+    fresh = managed and not side and scene.fresh()
     running = state.running(given.at)
     signals = () if side else _signals(state, reasons, published=fresh and not running and due != "defer")
     torn = lanes.mended.torn(scene) if managed and state.gone else None
