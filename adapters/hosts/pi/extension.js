@@ -18,6 +18,11 @@ import { CHILD, summarize } from "./child.js";
 /** OMP ends a handler after 30 s and sends the request as it is; the turn has to be refused before. */
 const OMP_MS = 25_000;
 const SOON_MS = 5_000;
+/**
+ * OMP's settings by which it rewrites its own history, asking no extension: it shakes results out, archives them as
+ * pictures, prunes what it takes for stale. Each changes what was sent before.
+ */
+const OWN = ["compaction.enabled", "compaction.idleEnabled", "compaction.supersedeReads", "compaction.dropUseless"];
 
 /**
  * @typedef {object} Settings
@@ -54,6 +59,7 @@ export class Extension {
     /** @type {Map<string, Session>} */
     this.sessions = new Map();
     this.compaction = true;
+    this.quiet = false;
     this.model = "";
   }
 
@@ -108,6 +114,7 @@ export class Extension {
 
   /** A session that begins as a copy of another goes on from it. @param {any} _ @param {any} ctx */
   async started(_, ctx) {
+    this.manages(this.compaction, ctx); // OMP may compact before the first prompt
     try {
       const session = this.of(ctx).conversation.session;
       const branch = ctx.sessionManager.getBranch?.() ?? [];
@@ -121,12 +128,25 @@ export class Extension {
     }
   }
 
+  /** OMP leaves its history alone where foldlog manages what is sent, for as long as it runs. @param {boolean} ours @param {any} ctx */
+  manages(ours, ctx) {
+    this.compaction = ours;
+    if (!this.omp || this.quiet === ours) return;
+    this.quiet = ours;
+    try {
+      const { settings } = this.pi.pi;
+      for (const name of OWN) ours ? settings.override(name, false) : settings.clearOverride(name);
+    } catch {
+      notify(ctx, "OMP's own compaction could not be switched off, and may change what was sent: switch off Auto-Compact in /settings", "warning");
+    }
+  }
+
   /** @param {any} event @param {any} ctx */
   async prompted(event, ctx) {
     try {
       const { conversation } = this.of(ctx);
       const known = await this.client.call("open", { session: conversation.session, reduce: this.reduces() }, { timeout: SOON_MS });
-      this.compaction = known.compaction !== false;
+      this.manages(known.compaction !== false, ctx);
       conversation.guidance = known.guidance;
       if (!known.guidance) return undefined;
       const { systemPrompt } = event;
@@ -142,6 +162,7 @@ export class Extension {
     try {
       const session = this.of(ctx);
       session.number = 0;
+      session.failed = undefined; // the host goes on by itself: nobody has to ask it to
       const served = await session.conversation.pass(event.messages, told(event.messages), this.about(session, ctx), {
         timeout: this.omp ? OMP_MS - SOON_MS : undefined,
         longest: this.omp ? OMP_MS - SOON_MS : WAIT_MS,

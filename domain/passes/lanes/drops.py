@@ -67,11 +67,10 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
     if not isinstance(result, Result) or not isinstance(call, Call):
         return None
     small = number in recent and call.size > 0 and call.strings <= SMALL_INPUT
-    last = _behind(scene, index) == scene.length()
     # a call that another path of the tree answers too cannot go: that path may come back
     shared = state.answers.get(owner, 0) > 1
     reasoned = _reasoned(scene, cm)
-    if small or last or shared or reasoned is None or _needs_skeleton(scene, index, message, cm):
+    if small or unanswered(scene, index) or shared or reasoned is None or _needs_skeleton(scene, index, message, cm):
         edits: tuple[Edit, ...] = (SetBody(cm, cp, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
         mode = "skeleton_real"
         if result.media:
@@ -85,6 +84,15 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
     net += sum(costs.left(state, m, p, tokens) for m, p, tokens in thought)
     first = min(index, scene.index(cm), *(scene.index(m) for m in reasoned))
     return Item(number, "full", edits, net, first, net, thought)
+
+
+def unanswered(scene: Scene, index: int) -> bool:
+    """Whether the model has said nothing behind a path index: what stands there it has yet to read (DROP-3).
+
+    After a refusal a host may ask to go on with words of its own, and a person may speak into a turn.
+    """
+    behind = (scene.message(scene.at(place)) for place in range(index + 1, scene.length()))
+    return not any(message.role == "assistant" and message.parts for message in behind)
 
 
 def _reasoned(scene: Scene, caller: int) -> tuple[int, ...] | None:

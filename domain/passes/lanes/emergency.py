@@ -12,7 +12,7 @@ from ...names import AGENTS, LISTS, PATCHES, READS, SEARCHES, WRITES, plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call
 from ..schedule import calibrated
-from .drops import drop
+from .drops import drop, unanswered
 from .shape import Ask, Item, Work
 
 NAME = "emergency"
@@ -87,8 +87,11 @@ def _mass(ask: Ask, number: int) -> int:
 
 
 def _order(ask: Ask, numbers: list[int]) -> list[int]:
-    """Return the candidates as they would leave: tier 3, 2, 1, oldest first, the newest of 2 and 1 kept back."""
-    state = ask.scene.state
+    """Return the candidates as they would leave: tier 3, 2, 1, oldest first, the newest of 2 and 1 kept back.
+
+    What the model has not read yet comes last: without it, it would do the same once more.
+    """
+    scene, state = ask.scene, ask.scene.state
     tiers: dict[int, list[int]] = {1: [], 2: [], 3: []}
     for number in numbers:
         tag = state.tags[number - 1]
@@ -101,4 +104,5 @@ def _order(ask: Ask, numbers: list[int]) -> list[int]:
         for level in (1, 2):
             kept = -(-len(tiers[level]) * RESERVE // 100)
             tiers[level] = tiers[level][: len(tiers[level]) - kept]
-    return [*tiers[3], *tiers[2], *tiers[1]]
+    order = [*tiers[3], *tiers[2], *tiers[1]]
+    return sorted(order, key=lambda number: unanswered(scene, scene.index(state.tags[number - 1].m)))

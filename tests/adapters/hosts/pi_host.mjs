@@ -22,13 +22,17 @@ const given = JSON.parse(fs.readFileSync(0, "utf8"));
 const handlers = {};
 const tools = {};
 const commands = {};
-const said = { notices: [], aborts: 0, results: [] };
+const said = { notices: [], aborts: 0, results: [], settings: {} };
+const settings = {
+  override: (name, value) => (said.settings[name] = value),
+  clearOverride: (name) => delete said.settings[name],
+};
 const pi = {
   on: (name, handler) => (handlers[name] = handler),
   registerTool: (tool) => (tools[tool.name] = tool),
   registerCommand: (name, command) => (commands[name] = command),
   getActiveTools: () => given.active ?? Object.keys(tools),
-  ...(given.omp ? { pi: {}, zod: {} } : {}),
+  ...(given.omp ? { pi: given.fixed ? {} : { settings }, zod: {} } : {}),
 };
 let prompt = given.omp ? ["You are OMP.", "Be brief."] : "You are Pi.";
 let session = given.session ?? "s1";

@@ -185,6 +185,21 @@ def test_what_overflowed_goes_once_more(start, event, omp):
     ]
 
 
+@pytest.mark.rule("EXT-10")
+@pytest.mark.parametrize(("event", "omp"), [("agent_before_settle", False), ("session_stop", True)])
+def test_where_the_host_went_on_by_itself_nothing_is_sent_again(start, event, omp):
+    """It may have made room of its own, or have another model: what was refused before is over."""
+    start()
+    over = {"text": "x", "stop": "error", "errorMessage": "prompt is too long: 90001 tokens > 90000 maximum"}
+    settle = {"on": event, "event": {}}
+    done = play(
+        context(talk(9)), answered(assistant(1, **over)), context(talk(9)), answered(assistant(2, usage=80_000)), settle,
+        omp=omp,
+    )  # fmt: skip
+    assert done["results"][-1] is None
+    assert done["notices"] == []
+
+
 @pytest.mark.rule("EXT-10", "PAR-9")
 @pytest.mark.parametrize(("event", "omp"), [("agent_before_settle", False), ("session_stop", True)])
 @pytest.mark.parametrize(
@@ -295,6 +310,31 @@ def test_native_compaction_is_cancelled_and_imitated_arguments_blocked(start):
     assert cancelled == {"cancel": True}
     assert blocked["block"]
     assert free is None
+
+
+OWN = ("compaction.enabled", "compaction.idleEnabled", "compaction.supersedeReads", "compaction.dropUseless")
+BEGUN = {"on": "session_start", "event": {"reason": "startup"}}
+
+
+@pytest.mark.rule("EXT-7")
+@pytest.mark.parametrize("managed", [True, False])
+def test_omp_leaves_its_history_alone_while_foldlog_manages_it(start, managed):
+    """Most of what it does to it no event can cancel."""
+    start(policy={"compaction": managed})
+    assert play(BEGUN, omp=True)["settings"] == dict.fromkeys(OWN, False)  # before it is known, and before a prompt
+    prompted = {"on": "before_agent_start", "event": {"systemPrompt": ["You are OMP."]}}
+    done = play(BEGUN, prompted, prompted, omp=True)
+    assert done["settings"] == (dict.fromkeys(OWN, False) if managed else {})
+    assert done["notices"] == []
+
+
+@pytest.mark.rule("EXT-7")
+def test_where_omp_cannot_be_told_so_the_person_is(start):
+    start()
+    prompted = {"on": "before_agent_start", "event": {"systemPrompt": ["You are OMP."]}}
+    ((kind, said),) = play(BEGUN, prompted, omp=True, fixed=True)["notices"]
+    assert kind == "warning"
+    assert "switch off Auto-Compact" in said
 
 
 @pytest.mark.rule("EXT-7")

@@ -295,6 +295,20 @@ def test_at_95_per_cent_the_result_the_model_is_to_answer_stays_a_skeleton():
     assert host.state.tags[host.state.tools_order[0] - 1].mode == "full"
 
 
+@pytest.mark.rule("EMERG-1")
+@pytest.mark.parametrize("said", [(), (user("Go on where you were."),)], ids=["last", "words behind it"])
+def test_what_the_model_has_not_read_yet_leaves_last(said: tuple[Any, ...]):
+    """Whatever its tier: the request that held it was refused, and without it the model would do the same once more."""
+    host = chat()
+    use(fill(host, 24, 3_000, name="Read"), 100_000)
+    host.tool("newest", words(3_000)).report_failure("overflow", limit=99_000, used=104_000)
+    host.say(*said)
+    order = host.state.tools_order
+    assert len(dropped(host)) >= 10
+    assert dropped(host)[0] == order[0]
+    assert order[-1] not in dropped(host)
+
+
 @pytest.mark.rule("EMERG-6", "T23")
 def test_a_subagent_has_it_too():
     host = chat(mode="subagent")

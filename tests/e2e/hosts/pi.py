@@ -25,7 +25,7 @@ APIS = {
 
 
 SEES = "-sees"
-"""How a model is named that takes pictures. With one OMP compacts by pictures, asking nobody: elsewhere it has none."""
+"""How a model is named that takes pictures. Without foldlog OMP compacts by pictures with one."""
 
 
 def models(room: Room, base: str) -> dict[str, object]:
