@@ -193,7 +193,8 @@ def test_where_the_host_went_on_by_itself_nothing_is_sent_again(start, event, om
     over = {"text": "x", "stop": "error", "errorMessage": "prompt is too long: 90001 tokens > 90000 maximum"}
     settle = {"on": event, "event": {}}
     done = play(
-        context(talk(9)), answered(assistant(1, **over)), context(talk(9)), answered(assistant(2, usage=80_000)), settle,
+        context(talk(9)), answered(assistant(1, **over)),
+        context(talk(9)), answered(assistant(2, usage=80_000)), settle,
         omp=omp,
     )  # fmt: skip
     assert done["results"][-1] is None
