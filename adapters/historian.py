@@ -26,14 +26,16 @@ from ..domain.history import boundary, budgets, chunk, parse, trigger, validate
 from ..domain.measured import RETRIED
 from ..domain.passes.given import Outlook
 from ..domain.passes.schedule import Pressure, gauge, idle
-from ..domain.session import STALE
+from ..domain.session import GONE, STALE
 from ..domain.state import State
 from ..domain.transcript import Call, Message, Result, Text
 from ..projections import decay
 from ..projections.hot import Hot
+from . import owners
 from .idle import IdleClock
 from .models.summarizers.port import Job, Summarised, Summarizer, Turn, failure, kind_of
 from .models.summarizers.turns import turn
+from .owners import Owner
 
 LEASE_MS = 300_000
 TIMEOUT_MS = 300_000
@@ -90,7 +92,7 @@ class Historian:
         self.timeout_ms = timeout_ms
         self.told = told or (lambda _: None)
         self.calls: list[Summarised] = []
-        self.owner = secrets.token_urlsafe(9)
+        self.owner = Owner()
         self._free = bool(getattr(summarizer, "free", False))
         self._works: dict[str, _Work] = {}
         self._looked: dict[str, tuple[int, int]] = {}
@@ -134,6 +136,7 @@ class Historian:
         """Look at no session any more. A run under way ends by itself; its result is not published."""
         self._idle.close()
         self._watcher.shutdown(wait=False, cancel_futures=True)
+        self.owner.close(working=bool(self._works))
 
     def _gone_silent(self, name: str) -> None:
         """Look again at a session whose cache is lost by now: what is summarised rides the fold that comes anyway."""
@@ -171,6 +174,7 @@ class Historian:
                 return None
             if self._mine(core, state) is not None or state.failures >= GIVE_UP:
                 return None
+            self._bury(core)
             lost = self._cache_gone(core, state, max(state.seen, state.response_now) if now is None else now)
             if not lost and not self._worth_looking(core, state):
                 return None
@@ -190,6 +194,7 @@ class Historian:
         state = core.hot().state
         if not core.settings(state.policy, state.model).compaction:
             return False
+        self._bury(core)
         before = len(state.compartments)
         deadline = time.monotonic() + self.timeout_ms / 1000
         work = self._mine(core, state)
@@ -201,6 +206,7 @@ class Historian:
             while time.monotonic() < deadline and state.running(core.clock()):
                 time.sleep(POLL)
                 core.refresh()
+                self._bury(core)
                 state = core.hot().state
         elif work is None and state.failures < RETRIED:  # each try costs, and six in a row are no chance (OV-02)
             found = self._decide(core, state, forced=True)
@@ -218,6 +224,21 @@ class Historian:
         return len(core.hot().state.compartments) > before
 
     # ------------------------------------------------------------------ deciding
+
+    def _bury(self, core: engine.Core) -> None:
+        """End the run of a process that is gone before its lease does. The caller holds the session's lock."""
+        state = core.hot().state
+        run = state.run
+        if run is None or not state.running(core.clock()) or not owners.gone(run.owner):
+            return
+
+        def build(hot: Hot, at: int) -> list[ev.Event]:
+            now = hot.state.run
+            return [ev.HistorianFailed(at, "", run.run, GONE, b"")] if now is not None and now.run == run.run else []
+
+        core.command(build)
+        owners.forget(run.owner)
+        self._looked.pop(core.stream, None)  # what it was to read is due still
 
     def _worth_looking(self, core: engine.Core, state: State) -> bool:
         """Whether enough has come since the last look: a look reads the whole raw tail."""
@@ -311,6 +332,9 @@ class Historian:
         turns = [self._turn(core, state, place) for place in range(found.offset, found.eligible_end)]
         if not turns:
             return None
+        if not self.inline:
+            self.owner.claim()
+        name = self.owner.name
         budget = budgets.chunk(CONTEXT)
         made = chunk.build([_plain(one) for one in turns], budget, self.count)
         turns = turns[: made.end - made.start + 1]
@@ -325,7 +349,7 @@ class Historian:
                 return []  # another run is on, or another process has covered the stretch since it was chosen
             return [
                 ev.HistorianStarted(
-                    at, "", stretch.run, stretch.first, stretch.last, stretch.fingerprint, self.owner, at + LEASE_MS
+                    at, "", stretch.run, stretch.first, stretch.last, stretch.fingerprint, name, at + LEASE_MS
                 )
             ]
 

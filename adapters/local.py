@@ -128,6 +128,25 @@ def read(path: Path) -> Run | None:
             return None
 
 
+def locked(handle: int) -> bool:
+    """Take the lock of an open file; False where another process has it. It ends when the file is closed."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def remove(path: Path, pid: int | None = None) -> None:
     """Remove the run file of process ``pid`` (None: of this one); another process' file at that place stays."""
     found = read(path)

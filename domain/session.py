@@ -25,6 +25,8 @@ BULKY = "bulky"
 """How a request ended whose signed reasoning the provider took for that of another conversation (4.6)."""
 STALE = "stale"
 """The kind of a run whose stretch the host changed meanwhile: nobody's failure, so it counts for none."""
+GONE = "gone"
+"""The kind of a run whose process is no more: it counts for none either."""
 
 
 def evolve(state: State, version: int, event: ev.Event) -> None:
@@ -307,7 +309,7 @@ def _published(state: State, event: ev.HistorianPublished) -> None:
 
 def _failed(state: State, event: ev.HistorianFailed) -> None:
     state.run, state.marked = None, 0  # a mark is for one run: it must not lift the limit of failures for ever
-    if event.kind != STALE:
+    if event.kind not in (STALE, GONE):
         state.failures, state.failed = state.failures + 1, state.passes
 
 

@@ -111,24 +111,6 @@ def test_the_last_result_of_a_request_stays_as_a_skeleton():
     assert request.messages[-1]["content"][0]["content"] == "[dropped §2§]"
 
 
-@pytest.mark.rule("DROP-3")
-@pytest.mark.parametrize("failed", [False, True])
-def test_a_result_the_model_has_not_answered_stays_as_a_skeleton(failed: bool):
-    """Behind it stand words for the model: its host asks it to go on after a refusal, or a person speaks into a turn.
-
-    ``failed``: the host keeps the answer that was none.
-    """
-    chat = Chat(policy=FREE)
-    chat.say(user("start"))
-    chat.tool("t1", words(90), a="x" * 5_000)
-    use(chat.tool("t2", words(9_000), a="x" * 5_000), 195_000)
-    chat.session.reduce("2,3")
-    request = chat.say(*([assistant([])] if failed else []), user("Go on where you were."))
-    assert mode(chat, 2) == ("dropped", "full")
-    assert mode(chat, 3) == ("dropped", "skeleton_real")
-    assert "[dropped §3§]" in wire(request)
-
-
 @pytest.mark.rule("DROP-4")
 def test_beside_thinking_a_large_call_stays():
     chat = Chat(policy=FREE)

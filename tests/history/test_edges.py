@@ -13,6 +13,7 @@ import foldlog
 from foldlog.adapters.historian import GIVE_UP, Historian
 from foldlog.adapters.models.summarizers.port import Summarised, Summary, failure
 from foldlog.adapters.models.tokens import tokenizer
+from foldlog.adapters.owners import gone
 from foldlog.domain import events as ev
 from support.past import (
     WINDOW,
@@ -370,7 +371,7 @@ def test_a_process_that_dies_at_work_is_followed_by_another(tmp_path):
     other.messages, other.now = host.messages, host.now
     for _ in range(3):
         assert talk(other, 1, 300).level == "defer"
-    assert summarizer.jobs == [], "the lease still holds"
+    assert summarizer.jobs == [], "the lease still holds: whether that process lives is not known"
     clock.now += 300_001
     talk(other, 1, 300)
     assert len(summarizer.jobs) == 1
@@ -450,6 +451,36 @@ def test_an_audit_sees_what_is_appended_while_it_reads():
     assert [one for one in audit.differences if one.kind != "wire"] == []
     assert audit.events == host.state.version
     assert host.state.compartments
+
+
+@pytest.mark.rule("HIST-30")
+@pytest.mark.parametrize("full_up", [False, True])
+def test_a_process_that_is_surely_gone_is_followed_at_once(tmp_path, full_up):
+    """A killed process holds no lock: nobody waits for its summary, not even at 95%."""
+    url, clock = f"sqlite:///{tmp_path}/log.db", Clock()
+    host = chat(opened(url, clock=clock))
+    full(host)
+    dead = Historian(Scripted(), tokenizer())
+    dead._go = lambda *_: None  # the process ends between the two events
+    dead.consider(host.session.core)
+    run = host.state.run
+    assert run is not None
+    summarizer = Scripted()
+    other = chat(opened(url, summarizer, clock=clock))
+    other.messages, other.now = host.messages, host.now
+    request = talk(other, 1, 300)
+    assert summarizer.jobs == [], "it lives"
+    dead.close()
+    if full_up:
+        use(request, WINDOW * 97 // 100)
+    talk(other, 1, 300)
+    assert kinds(other) == ["gone"]
+    assert other.state.failures == 0
+    assert published(other)
+    assert not gone(run.owner), "its file went with it"
+    assert differences(other.engine) == []
+    other.engine.close()
+    host.engine.close()
 
 
 @pytest.mark.rule("HIST-30")

@@ -101,7 +101,7 @@ def test_refused_reasoning_leaves_although_a_summary_is_under_way():
         host = Chat(engine, context_limit=WINDOW, model="claude-opus-5-5")
         full(host, 78)
         request = host.say(assistant([thinking(), text("ok")]), user("go on"))
-        assert host.state.run is not None
+        assert hanging.begun.wait(20)
         assert b'"thinking"' in b"".join(request.messages_json)
         refusal = "messages.1.content.0: Invalid `signature`. The block is bound to a different conversation."
         request.report_error(400, refusal)

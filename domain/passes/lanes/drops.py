@@ -32,12 +32,15 @@ def queued(scene: Scene, protected: frozenset[int]) -> tuple[Item, ...]:
     return tuple(item for item in found if item is not None)
 
 
-def drop(scene: Scene, number: int, recent: frozenset[int]) -> Item | None:
-    """Return how tag ``number`` leaves the request, None where it cannot now: gone already, open, off the path."""
+def drop(scene: Scene, number: int, recent: frozenset[int], *, kept: bool = False) -> Item | None:
+    """Return how tag ``number`` leaves the request, None where it cannot now: gone already, open, off the path.
+
+    ``kept``: its call stays, whatever its size.
+    """
     tag = scene.state.tags[number - 1]
     if tag.status != "active":
         return None
-    return _arc(scene, number, tag, recent) if tag.kind == "tool" else _content(scene, number, tag)
+    return _arc(scene, number, tag, recent, kept=kept) if tag.kind == "tool" else _content(scene, number, tag)
 
 
 def _content(scene: Scene, number: int, tag: Tag) -> Item | None:
@@ -53,7 +56,7 @@ def _content(scene: Scene, number: int, tag: Tag) -> Item | None:
     return Item(number, "placeholder", edits, max(net, 0), index, net)
 
 
-def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | None:
+def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int], *, kept: bool) -> Item | None:
     state = scene.state
     index = scene.index(tag.m)
     owner = state.call_of.get(key(tag.m, tag.p), 0)
@@ -67,10 +70,11 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
     if not isinstance(result, Result) or not isinstance(call, Call):
         return None
     small = number in recent and call.size > 0 and call.strings <= SMALL_INPUT
+    last = _behind(scene, index) == scene.length()
     # a call that another path of the tree answers too cannot go: that path may come back
     shared = state.answers.get(owner, 0) > 1
     reasoned = _reasoned(scene, cm)
-    if small or unanswered(scene, index) or shared or reasoned is None or _needs_skeleton(scene, index, message, cm):
+    if small or kept or last or shared or reasoned is None or _needs_skeleton(scene, index, message, cm):
         edits: tuple[Edit, ...] = (SetBody(cm, cp, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
         mode = "skeleton_real"
         if result.media:
@@ -84,15 +88,6 @@ def _arc(scene: Scene, number: int, tag: Tag, recent: frozenset[int]) -> Item | 
     net += sum(costs.left(state, m, p, tokens) for m, p, tokens in thought)
     first = min(index, scene.index(cm), *(scene.index(m) for m in reasoned))
     return Item(number, "full", edits, net, first, net, thought)
-
-
-def unanswered(scene: Scene, index: int) -> bool:
-    """Whether the model has said nothing behind a path index: what stands there it has yet to read (DROP-3).
-
-    After a refusal a host may ask to go on with words of its own, and a person may speak into a turn.
-    """
-    behind = (scene.message(scene.at(place)) for place in range(index + 1, scene.length()))
-    return not any(message.role == "assistant" and message.parts for message in behind)
 
 
 def _reasoned(scene: Scene, caller: int) -> tuple[int, ...] | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from ... import costs, items
 from ...arcs import call_part
+from ...identity import Scene
 from ...names import AGENTS, LISTS, PATCHES, READS, SEARCHES, WRITES, plain
 from ...state import PARTS_LIMIT, key
 from ...transcript import Call
 from ..schedule import calibrated
-from .drops import drop, unanswered
+from .drops import drop
 from .shape import Ask, Item, Work
 
 NAME = "emergency"
@@ -46,8 +47,9 @@ def plan(ask: Ask) -> Work:
     if reclaim <= WORTH:
         return Work(NAME)
     taken: list[Item] = []
+    recent: frozenset[int] = frozenset() if gauge.emergency else ask.recent
     for number in _order(ask, numbers):
-        item = drop(ask.scene, number, frozenset() if gauge.emergency else ask.recent)
+        item = drop(ask.scene, number, recent, kept=_unread(ask.scene, number))
         if item is None or item.index < ask.begin or item.net <= 0:
             continue
         taken.append(item)
@@ -91,7 +93,7 @@ def _order(ask: Ask, numbers: list[int]) -> list[int]:
 
     What the model has not read yet comes last: without it, it would do the same once more.
     """
-    scene, state = ask.scene, ask.scene.state
+    state = ask.scene.state
     tiers: dict[int, list[int]] = {1: [], 2: [], 3: []}
     for number in numbers:
         tag = state.tags[number - 1]
@@ -105,4 +107,14 @@ def _order(ask: Ask, numbers: list[int]) -> list[int]:
             kept = -(-len(tiers[level]) * RESERVE // 100)
             tiers[level] = tiers[level][: len(tiers[level]) - kept]
     order = [*tiers[3], *tiers[2], *tiers[1]]
-    return sorted(order, key=lambda number: unanswered(scene, scene.index(state.tags[number - 1].m)))
+    return sorted(order, key=lambda number: _unread(ask.scene, number))
+
+
+def _unread(scene: Scene, number: int) -> bool:
+    """Whether the model has said nothing behind a result yet.
+
+    After a refusal a host may ask it to go on with words of its own, and a person may speak into a turn.
+    """
+    index = scene.index(scene.state.tags[number - 1].m)
+    behind = (scene.message(scene.at(place)) for place in range(index + 1, scene.length()))
+    return not any(message.role == "assistant" and message.parts for message in behind)

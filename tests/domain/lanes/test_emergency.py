@@ -309,6 +309,23 @@ def test_what_the_model_has_not_read_yet_leaves_last(said: tuple[Any, ...]):
     assert order[-1] not in dropped(host)
 
 
+@pytest.mark.rule("EMERG-1")
+@pytest.mark.parametrize("failed", [False, True])
+def test_what_the_model_has_not_read_yet_leaves_no_doubt_what_it_did(failed: bool):
+    """Its call stays although words stand behind it: the model sees what it asked for, and can ask for it again.
+
+    ``failed``: the host keeps the answer that was none.
+    """
+    host = chat()
+    use(fill(host, 3, 3_000, name="Read"), 100_000)
+    request = host.tool("newest", words(60_000), a="x" * 5_000)
+    request.report_failure("overflow", limit=99_000, used=110_000)
+    request = host.say(*([assistant([])] if failed else []), user("Go on where you were."))
+    tags = [host.state.tags[number - 1] for number in host.state.tools_order]
+    assert [tag.mode for tag in tags] == ["full"] * 3 + ["skeleton_real"]
+    assert b"[dropped \xc2\xa75\xc2\xa7]" in b"".join(request.messages_json)
+
+
 @pytest.mark.rule("EMERG-6", "T23")
 def test_a_subagent_has_it_too():
     host = chat(mode="subagent")
