@@ -139,6 +139,7 @@ class Kept:
                         raise
                     self._catch_up(command)
                     continue
+                self._texts.update(texts)  # summaries: the next fold shows them, and need not read them back
                 self._evolve(hot, events)
                 return hot.state.commands.get(command, "")
             raise Conflict(self.stream, 0, self.hot().state.version)

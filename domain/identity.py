@@ -6,7 +6,7 @@ The caller has compared the host's array with the head's path and found that its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -96,8 +96,7 @@ class Scene(msgspec.Struct, frozen=True):
 
     def covered(self) -> list[ev.Compartment]:
         """Return the summaries that cover the coming path from its beginning."""
-        path = [*self.state.path[: self.seen.keep], *self.seen.tail]
-        return covering(self.state.compartments, self.state.spans, path, self.index)
+        return list(self._covering())
 
     def fresh(self) -> bool:
         """Whether one of them is in no request yet. What is only added behind the head's path changes none."""
@@ -105,7 +104,11 @@ class Scene(msgspec.Struct, frozen=True):
         if self.seen.keep == len(state.path) and all(m > known for m in self.seen.tail):
             return state.fresh
         waits = bool(state.compartments) and state.compartments[-1].seq > state.rendered
-        return waits and any(one.seq > state.rendered for one in self.covered())
+        return waits and any(one.seq > state.rendered for one in self._covering())
+
+    def _covering(self) -> Iterator[ev.Compartment]:
+        path = [*self.state.path[: self.seen.keep], *self.seen.tail]
+        return covering(self.state.compartments, self.state.spans, path, self.index)
 
     def whole(self) -> bool:
         """Whether this is a side request that leaves the head before the cut."""

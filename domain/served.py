@@ -117,7 +117,7 @@ def passed(state: State, event: ev.Pass) -> None:
     state.tips = dict.fromkeys(state.tips, 0)  # the branches are known; their requests are not what a rebuild follows
     before = state.cut
     if isinstance(event, (ev.HistoryRefreshed, ev.BaselineFolded)):
-        _cut(state, event.cut)
+        shown = _cut(state, event.cut)
         if isinstance(event, ev.HistoryRefreshed) and state.fold is not None:
             state.fold.head_tokens = event.head_tokens
     if isinstance(event, ev.BaselineFolded):
@@ -133,8 +133,7 @@ def passed(state: State, event: ev.Pass) -> None:
         )
         state.wire = event.wire
         state.compacted = 0
-        after = state.start()
-        state.void, state.baseline = False, [one.seq for one in history(state) if state.pos[one.last] < after]
+        state.void, state.baseline = False, shown
     hygiene.measure(state)
 
 
@@ -203,15 +202,22 @@ def _stay(state: State, decision: ev.Decision | None) -> None:
         state.drained = decision.tokens
 
 
-def _cut(state: State, cut: int) -> None:
-    """Move the cut: what it covers is no longer in the request, so nothing of it waits to be dropped."""
+def _cut(state: State, cut: int) -> list[int]:
+    """Move the cut, and return which summaries lie before it.
+
+    What it covers is no longer in the request, so nothing of it waits to be dropped.
+    """
     before, after = state.start(), state.pos.get(cut, -1) + 1 if cut else 0
-    for m in state.path[before:after]:
-        for p in range(len(state.node(m).message.parts)):
-            state.queue.pop(state.tag_of.get(key(m, p), 0), None)
+    for number in list(state.queue):  # far fewer than the parts a first fold covers
+        tag = state.tags[number - 1]
+        covered = before <= state.pos.get(tag.m, -1) < after and tag.p < len(state.node(tag.m).message.parts)
+        if covered and state.tag_of.get(key(tag.m, tag.p)) == number:
+            del state.queue[number]
     state.cut = cut
-    state.rendered = max((one.seq for one in history(state) if state.pos[one.last] < after), default=-1)
+    shown = [one.seq for one in history(state) if state.pos[one.last] < after]
+    state.rendered = max(shown, default=-1)
     state.fresh, state.marked = fresh(state), 0
+    return shown
 
 
 def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:

@@ -104,19 +104,24 @@ def preview(view: View, event: ev.Pass, resets: dict[int, int], place: Mapping[i
 
 
 def _rebuild(view: View, change: Change, event: ev.Rebuild, place: Mapping[int, int] | None) -> None:
+    reach = event.decision.reach
     for m, parts in view.hidden.items():
-        if place is None or place.get(m, -1) >= event.decision.reach:
-            change.slots[m] = _reveal(change.of(m, view), parts)
+        if place is None or place.get(m, -1) >= reach:
+            if m in change.slots or m in view.slots:
+                change.slots[m] = _reveal(change.of(m, view), parts)
+            else:  # a first fold shows the numbers of thousands at once: no slots are made of those that hold no more
+                numbers = change.plain.get(m, view.plain.get(m, ()))
+                change.plain[m] = tuple([abs(n) if p in parts else n for p, n in enumerate(numbers)])
             change.revealed.append(m)
     for edit in event.edits:
-        if place is not None and place.get(edit.m, -1) < event.decision.reach:
+        if place is not None and place.get(edit.m, -1) < reach:
             raise LawBroken("an edit before the reach of its permission", value=edit.m, where=f"pass {event.number}")
         if edit.m not in view.shown and edit.m not in change.shown:
             raise LawBroken("an edit of a message no request holds", value=edit.m, where=f"pass {event.number}")
         change.slots[edit.m] = apply_edit(change.of(edit.m, view), edit)
     for insert in event.inserts:
         there = -1 if place is None else place.get(insert.m, -1)
-        early = place is not None and there < event.decision.reach and (there >= 0 or insert.kind != "none")
+        early = place is not None and there < reach and (there >= 0 or insert.kind != "none")
         unseen = insert.m not in view.shown and insert.m not in change.shown
         if early or unseen:
             raise LawBroken("an insert before the reach of its permission, or behind nothing", value=insert.m)
@@ -260,8 +265,13 @@ def _reveal(slots: MessageSlots, hidden: tuple[int, ...]) -> MessageSlots:
 def _replayed(view: View, event: ev.LastGoodReplayed) -> None:
     view.passes = event.number
     for arrival in event.arrivals:
-        concealed = msgspec.structs.replace(arrival, tags=tuple(-abs(number) for number in arrival.tags), edits=())
-        view.slots[arrival.m] = _with_arrival(view.of(arrival.m), concealed)
+        concealed = tuple(-abs(number) for number in arrival.tags)
+        if arrival.first:
+            raw = msgspec.structs.replace(arrival, tags=concealed, edits=())
+            view.slots[arrival.m] = _with_arrival(view.of(arrival.m), raw)
+        else:
+            view.slots.pop(arrival.m, None)
+            view.plain[arrival.m] = concealed
         view.shown[arrival.m] = arrival.first + len(arrival.tags)
         waiting = tuple(arrival.first + p for p, number in enumerate(arrival.tags) if number > 0)
         if waiting:

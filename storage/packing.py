@@ -17,7 +17,8 @@ DELTA = 4
 BASE64 = 5
 ENCRYPTED_FROM = 0x80
 
-LEVEL = 6
+LEVEL = 4
+"""Compressing is what a pass does longest after counting tokens: 6 takes nearly twice as long for 3 % of the size."""
 SMALL = 64
 """Bodies shorter than this (bytes) are stored plain: compression cannot pay."""
 

@@ -103,7 +103,7 @@ class Factory(SQLiteFactory):
 class SQLiteBackend:
     """A ``Backend`` in one SQLite file."""
 
-    ask_from = 0
+    ask_from = 64 * 1024  # asking costs as much as compressing a few kB, and what a pass brings is hardly ever there
 
     def __init__(self, path: Path) -> None:
         """Open the store at ``path``, making file (mode 0600) and folder where there are none.

@@ -82,38 +82,45 @@ def _loudness(name: str) -> int:
 
 
 def _words(state: State, loud: str) -> str:
-    names = _oldest(state)
+    outputs = _outputs(state)
+    names = _oldest(state, outputs)
     said = {
         "gentle": "When you have what you need from them, mark them with ctx_reduce.",
         "firm": "At the next natural stop, go through them and mark what is spent with ctx_reduce.",
         "urgent": "Mark what is spent with ctx_reduce now, before you go on.",
     }[loud]
     shown = f" The oldest: {', '.join(names)}." if names else ""
-    return f"{_much(state)} here may be spent.{shown} {said}"
+    return f"{_much(state, outputs)} here may be spent.{shown} {said}"
 
 
 def _again(state: State) -> str:
-    return f"{_much(state)} by now: ctx_reduce."
+    return f"{_much(state, _outputs(state))} by now: ctx_reduce."
 
 
-def _much(state: State) -> str:
+def _outputs(state: State) -> list[int]:
+    """Return the numbers of the tool outputs that are sent and that nothing protects, the oldest first."""
+    tags, pos, start = state.tags, state.pos, state.start()  # a first fold looks at thousands
+    return [
+        number
+        for number in state.tools_order[: state.edge]
+        if tags[number - 1].status == "active" and pos.get(tags[number - 1].m, -1) >= start
+    ]
+
+
+def _much(state: State, outputs: list[int]) -> str:
     """Return how much nothing protects, in outputs and in tokens."""
-    count = sum(_here(state, number) for number in state.tools_order[: state.edge])
+    count = len(outputs)
     return f"{count:,} tool output{'' if count == 1 else 's'}, about {state.spent // 1000}k tokens,"
 
 
-def _here(state: State, number: int) -> bool:
-    tag = state.tags[number - 1]
-    return tag.status == "active" and state.pos.get(tag.m, -1) >= state.start()
-
-
-def _oldest(state: State) -> list[str]:
+def _oldest(state: State, outputs: list[int]) -> list[str]:
     found: list[str] = []
-    for number in state.tools_order[: state.edge]:
+    for number in outputs:
+        if number in state.queue:
+            continue
         tag = state.tags[number - 1]
         call = call_part(state, tag.m, tag.p)
-        here = _here(state, number) and number not in state.queue
-        if here and call is not None and costs.of(state, tag) >= NAMED_WORTH and not keeps_list(call.name):
+        if call is not None and costs.of(state, tag) >= NAMED_WORTH and not keeps_list(call.name):
             found.append(f"§{number}§ {call.name}")
         if len(found) == NAMED:
             break

@@ -35,7 +35,7 @@ def blocks(codec: str, rendered: bytes) -> tuple[Block, ...]:
 
     A message without content is one block ``{"type":"empty"}``, so that the chain sees it.
     """
-    seen = layout(codec, forms.decode(rendered), "message")
+    seen = layout(codec, forms.decode_again(rendered), "message")
     role = forms.quote(seen.said)
     members = forms.canonical(seen.members) if seen.members else b""
     if not seen.units:

@@ -58,6 +58,11 @@ def decode(raw: bytes) -> Any:
     Raises ``MessageError`` with the byte position for what is not JSON, and for nesting over 200.
     """
     check_nesting(raw)
+    return decode_again(raw)
+
+
+def decode_again(raw: bytes) -> Any:
+    """Decode one JSON text whose nesting was looked at before: what is sent was read first. Raises as ``decode``."""
     try:
         return _decode(raw)
     except (msgspec.MsgspecError, RecursionError):

@@ -31,7 +31,7 @@ def render(raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | None:
         return None
     if slots.shape == "keep" and slots.trail < 0 and all(idle(slot) for slot in slots.parts):
         return raw
-    seen = layout(forms.decode(raw), "message")
+    seen = layout(forms.decode_again(raw), "message")
     draft = Draft("opencode", raw, seen, text, spans.scan(raw, deep=DEEP), spans.start(raw))
     if slots.shape == "shell":
         words = chunk_text(draft, slots.text)

@@ -37,7 +37,7 @@ def render(codec: str, raw: bytes, slots: MessageSlots, text: Chunk) -> bytes | 
         raw = unmarked_message(raw)
     if slots.shape == "keep" and slots.trail < 0 and all(idle(s) for s in slots.parts):
         return raw
-    seen = layout(codec, forms.decode(raw), "message")
+    seen = layout(codec, forms.decode_again(raw), "message")
     tree = spans.scan(raw, deep=responses.DEEP) if codec == responses.CODEC else spans.scan(raw)
     draft = Draft(codec, raw, seen, text, tree, spans.start(raw))
     if slots.shape == "shell":
