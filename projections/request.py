@@ -174,8 +174,8 @@ class Built(msgspec.Struct, frozen=True):
     def marked(self, ttl: str | None = None) -> tuple[Any, list[Any]]:
         """Return new objects of system and messages with cache marks: system end, m[0], m[1], tail (convention 26)."""
         form = wire(self.wire)
-        system_part = form.plain(self.system) if self.system else None
-        messages = [form.plain(raw) for raw in self.messages]
+        system_part = form.output(self.system) if self.system else None
+        messages = [form.output(raw) for raw in self.messages]
         if self.codec == "anthropic" and isinstance(system_part, str):
             system_part = [{"type": "text", "text": system_part}]  # only a block can carry a mark
         form.marks(self.codec, system_part, messages, self.head, ttl)

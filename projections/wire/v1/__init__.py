@@ -27,7 +27,7 @@ from .build import (
     with_guidance,
 )
 from .echo import strip_all, strip_echo
-from .forms import encode, identity, plain
+from .forms import encode, identity, output
 from .reading import Incoming, original, part_idents, part_text, read
 from .render import render, unmarked
 from .units import CODECS
@@ -52,9 +52,9 @@ __all__ = [
     "mark_indexes",
     "marks",
     "original",
+    "output",
     "part_idents",
     "part_text",
-    "plain",
     "read",
     "region",
     "render",

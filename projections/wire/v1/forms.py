@@ -81,15 +81,20 @@ def decode_again(raw: bytes) -> Any:
 
 
 def plain(raw: bytes) -> Any:
-    """Decode one JSON text into plain Python values, for output: odd numbers become floats and integers again.
+    """Decode one JSON text into plain Python values: odd numbers become floats and integers again.
 
     An integer too long for Python to read (over 4,300 digits) becomes a float. Raises as ``decode`` does.
     """
     check_nesting(raw)
+    return output(raw)
+
+
+def output(raw: bytes) -> Any:
+    """Decode what is sent as ``plain`` does; its nesting was looked at when it was read (a long array is 40 MB)."""
     try:
         return _decode(raw)
     except (msgspec.MsgspecError, RecursionError):
-        return _plain_values(decode(raw))
+        return _plain_values(decode_again(raw))
 
 
 def _plain_values(value: Any) -> Any:
