@@ -90,6 +90,10 @@ def test_an_overflow_is_learnt_and_the_work_goes_on(host, tmp_path, wire):
     known = (limit, limit + 900) if wire != "openai-responses" else (0, 0)  # there its own words have no figures
     assert told == [known, (limit - 100, limit + 700)]
     assert [each.n for each in made.records if each.kind == "summary"] == [], "the host compacted by itself"
+    ends = [
+        line for line in ran.lines() if str(line.get("type")).endswith("compaction_end") and not line.get("aborted")
+    ]
+    assert ends == [], "the host rewrote its history, asking no model"
     assert [each.message for each in made.records if each.failure == "invalid"] == []
     refused = [each for each in made.records if each.failure == "overflow"]
     assert [each.step for each in refused] == [failure.step for failure in failures]

@@ -19,8 +19,8 @@ import { CHILD, summarize } from "./child.js";
 const OMP_MS = 25_000;
 const SOON_MS = 5_000;
 /**
- * OMP's settings by which it rewrites its own history, asking no extension: it shakes results out, archives them as
- * pictures, prunes what it takes for stale. Each changes what was sent before.
+ * OMP's settings by which it rewrites its own history, asking no extension: behind a refusal it shakes results out, and
+ * at the end of a turn it prunes what it takes for stale. Each changes what was sent before.
  */
 const OWN = ["compaction.enabled", "compaction.idleEnabled", "compaction.supersedeReads", "compaction.dropUseless"];
 

@@ -320,7 +320,7 @@ BEGUN = {"on": "session_start", "event": {"reason": "startup"}}
 @pytest.mark.rule("EXT-7")
 @pytest.mark.parametrize("managed", [True, False])
 def test_omp_leaves_its_history_alone_while_foldlog_manages_it(start, managed):
-    """Most of what it does to it no event can cancel."""
+    """Some of what it does to it no event can cancel."""
     start(policy={"compaction": managed})
     assert play(BEGUN, omp=True)["settings"] == dict.fromkeys(OWN, False)  # before it is known, and before a prompt
     prompted = {"on": "before_agent_start", "event": {"systemPrompt": ["You are OMP."]}}
