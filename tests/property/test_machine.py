@@ -40,6 +40,9 @@ FLOORS = {
     "families switched": 50,
     "jump": 30,
     "emergency batches": 20,
+    "hints": 20,
+    "notes told": 10,
+    "lists said again": 20,
 }
 """``folds``: hard passes after the first; ``soft``: passes that rendered m[1] anew; ``signatures refused``: reasoning
 the provider did not take, for a cause of the host's; ``missed``: requests found in the host's messages alone.
@@ -49,7 +52,8 @@ the provider did not take, for a cause of the host's; ``missed``: requests found
 @pytest.mark.slow
 def test_every_request_keeps_every_property(capsys):
     """PROP-1, PROP-2, PROP-3, PROP-4, PROP-5, PROP-7, PROP-8, PROP-9, PROP-11, LAW-1, LAW-2, LAW-3, LAW-4, LAW-5;
-    THINK-1, THINK-4, THINK-5, IMAGE-2, EMERG-2, LAST-1, LAST-2, LAST-3, LAST-5, WINDOW-1;
+    THINK-1, THINK-4, THINK-5, IMAGE-2, EMERG-2, LAST-1, LAST-2, LAST-3, LAST-5, WINDOW-1, SAY-6;
+    TODO-1, TODO-2, TODO-3;
     INV-1, INV-2, INV-3, INV-4, INV-5, INV-6, INV-7, INV-8 of history.
     """
     TOTAL.clear()

@@ -1,7 +1,7 @@
 """Is the state machine worth anything? Each mutation breaks one thing in the engine; the machine must find it.
 
-PROP-1, PROP-3, PROP-4, PROP-7, PROP-9, LAW-1, LAW-2, LAW-4, THINK-1, THINK-4, IMAGE-2, LAST-3, EMERG-2: each mutant
-breaks at least one of them.
+PROP-1, PROP-3, PROP-4, PROP-7, PROP-9, LAW-1, LAW-2, LAW-4, THINK-1, THINK-4, IMAGE-2, LAST-3, EMERG-2, TODO-1, SAY-6:
+each mutant breaks at least one of them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from foldlog.adapters.historian import Historian
 from foldlog.domain import coverage, identity, served, session
 from foldlog.domain import events as ev
 from foldlog.domain.passes import decide, lanes, schedule
-from foldlog.domain.passes.lanes import images, reasoning
+from foldlog.domain.passes.lanes import images, reasoning, todo
 from foldlog.domain.passes.lanes.shape import Ask, Work
+from foldlog.domain.passes.words import hints
 from foldlog.domain.ranges import ranges
 from foldlog.projections import view as views
 from support.machine_rules import FoldlogMachine, configured
@@ -204,7 +205,20 @@ def emergency_twice_on_one_sample(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(served, "_stay", stay)
 
 
+def an_older_list_is_said_again(patch: pytest.MonkeyPatch) -> None:
+    """Of the lists an agent wrote, the first stands for the newest."""
+    patch.setattr(todo, "newest", lambda scene: next(reversed(list(todo._known(scene))), None))
+
+
+def a_hint_says_more_than_was_found(patch: pytest.MonkeyPatch) -> None:
+    """What a search found goes into the hint with words of our own."""
+    real = hints._fragment
+    patch.setattr(hints, "_fragment", lambda hit: real(hit) + " too")
+
+
 MUTATIONS: dict[Patch, str] = {
+    an_older_list_is_said_again: "TODO-1: not the newest list",
+    a_hint_says_more_than_was_found: "a hint says what no search found",
     protection_ignored: "a protected result was dropped",
     drained_without_pressure: "LAW-4: .* rebuilt for no cause",
     placeholder_counts: r"LAW-2|PROP-1: (before|an unchanged)|kind='digest'|became '\[dropped",

@@ -33,9 +33,10 @@ from support.machine_judge import judge
 from support.machine_pictures import Pictures
 from support.machine_steps import OUTPUTS, POLICIES, SYSTEMS, WINDOWS, Step, Steps
 from support.machine_store import Watched
+from support.machine_words import LIST, Ports, Words
 
 
-class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
+class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage, Words):
     """One run. ``rounds`` is the host's view: rounds of messages, the first holding the opening message alone."""
 
     def __init__(
@@ -49,8 +50,9 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
         policy: int = 0,
         history: int = 0,
         model: int = 0,
+        ports: bool = False,
     ) -> None:
-        self.codec, self.mode, self.reduce, self.history = codec, mode, reduce, history
+        self.codec, self.mode, self.reduce, self.history, self.ports = codec, mode, reduce, history, ports
         self.ids = ids and codec == "pi"
         self.window, self.policy, self.model, self.system, self.tools = window, policy, model, 0, 0
         self.output = 0
@@ -102,6 +104,8 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
         self.owed: outage.Owed | None = None
         self.orphaned = False
         self.replays: list[ev.LastGoodReplayed] = []
+        self.notes: set[tuple[int, int]] = set()
+        self.hits: set[str] = set()
         self.unsent: dict[int, tuple[host.Message, tuple[bytes, ...]]] = {}
         self.batch: tuple[int, tuple[str, str]] | None = None
         self.engines = [self._engine(), self._engine()]
@@ -109,7 +113,8 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
     # ------------------------------------------------------------------ the world
 
     def _engine(self) -> foldlog.Engine:
-        return foldlog.Engine(self.log, host.count, "test", self._clock, self._historian())
+        asked = {"notes": Ports(self), "search": Ports(self)} if self.ports else {}
+        return foldlog.Engine(self.log, host.count, "test", self._clock, self._historian(), **asked)
 
     def _historian(self) -> Historian | None:
         """Return what looks by itself if a summary is due: nothing (0), extracts (1), runs that may fail (2, 3)."""
@@ -169,9 +174,11 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage):
 
     def tools_now(self) -> Any:
         """Return the tools argument of the next pass, with ``ctx_reduce`` where the agent has it (convention 10)."""
-        names = (["ctx_reduce"] if self.reduce else []) + (
-            ["shell" if self.tools == 3 else "bash"] if self.tools else []
-        )
+        names = [
+            *(["ctx_reduce"] if self.reduce else []),
+            *(["shell" if self.tools == 3 else "bash"] if self.tools else []),
+            *([LIST] if self.ports else []),
+        ]
         kind = "integer" if self.tools == 2 else "string"
         return [self._tool(name, kind) for name in names]
 

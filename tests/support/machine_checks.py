@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -188,11 +189,12 @@ class Left:
 
 
 def explain(
-    codec: str, left: Left, message: host.Message, wire: tuple[bytes, ...]
+    codec: str, left: Left, message: host.Message, wire: tuple[bytes, ...], told: Callable[[str], str]
 ) -> tuple[list[tuple[int, int]], set[str]]:
     """LAW-5, PROP-3: what was sent is the host's message with numbers and with drops somebody asked for, nothing else.
 
-    Return the (tag, part) pairs seen and the call ids that are gone.
+    ``told``: takes off a person's text what foldlog says behind it. Return the (tag, part) pairs seen and the call ids
+    that are gone.
     """
     blocks = [block for raw in wire for block in host.seen(codec, json.loads(raw))]
     parts = message["parts"]
@@ -218,7 +220,7 @@ def explain(
                 at += 1
         elif kind == "text":
             assert block[0] == "text", f"{part!r} became {block!r}"
-            said = _spoken(block[1], message)
+            said = _spoken(block[1], message, told)
             tags += _tagged(said, part, replace(left, shy=True) if p < sealed else left, p)
             at += 1
         elif kind == "call":
@@ -251,10 +253,11 @@ def hollow(codec: str, message: host.Message, wire: tuple[bytes, ...]) -> bool:
     return bool(blocks) and all(block[0] == "text" and _DROPPED.fullmatch(block[1]) for block in blocks)
 
 
-def _spoken(text: str, message: host.Message) -> str:
-    """Return a text without what foldlog tells the agent of a silence: before a person's words, behind their number."""
+def _spoken(text: str, message: host.Message, told_behind: Callable[[str], str]) -> str:
+    """Return a text without what foldlog tells the agent: of a silence before a person's words, the rest behind."""
     if message["role"] != "user" or any(part["t"] == "result" for part in message["parts"]):
         return text
+    text = told_behind(text)
     number = _TAG.match(text)
     rest = text[number.end() + 1 :] if number else text
     told = _AWAY.match(rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from foldlog.domain import events as ev
@@ -15,6 +16,7 @@ from support import machine_host as host
 from support import machine_outage as outage
 from support import machine_pictures as pictures
 from support import machine_signing as signing
+from support import machine_words as words
 from support.machine_history import Told, judged
 from support.machine_steps import OUTPUTS, OWN, POLICIES, THRESHOLDS, TTLS, WINDOWS
 
@@ -62,6 +64,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         pictures.rebuilt(machine, now, {state.tags[number - 1].m for number, _ in event.landed})
         _batches(machine, now)
     _content(machine, now)
+    words.listed(machine, now)
     machine.numbered = len(state.tags)
     marked = request.built.marked()
     raw = machine.handed(items)
@@ -159,6 +162,7 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
         owners.add(state.call_of.get(tag.m * PARTS_LIMIT + tag.p, 0) // PARTS_LIMIT)
         machine.counts["landed"] += 1
     owners |= {m for m, _, _ in event.spares}  # reasoning that left, pictures that were refused
+    owners |= words.places(head) | words.places(now)  # a to-do list said again, or no more
     checks.rebuilt(head, now, owners, event.decision.reach, hard=hard, soft=isinstance(event, ev.HistoryRefreshed))
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
@@ -314,8 +318,10 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
         key = (id(item), wire)
         if key not in known:
             mine = replace(left, shy=left.shy or m in machine.raw)
-            known[key] = (item, *checks.explain(machine.codec, mine, item, wire))
-            if checks.hollow(machine.codec, item, wire):
+            own, _ = words.apart(wire)
+            spoken = partial(words.said, machine)
+            known[key] = (item, *checks.explain(machine.codec, mine, item, own, spoken))
+            if checks.hollow(machine.codec, item, own):
                 machine.hollow.add(item["uid"])
         _, tags, lost = known[key]
         assert not tags or m not in machine.raw or not host.same(item, machine.went_out.get(m, item)), (

@@ -52,6 +52,7 @@ class FoldlogMachine(RuleBasedStateMachine):
         policy=st.integers(0, 4),
         history=st.sampled_from((0, 1, 1, 1, 2, 3)),
         model=st.sampled_from((0, 2, 2, 3)),
+        ports=st.booleans(),
     )
     def open(
         self,
@@ -64,6 +65,7 @@ class FoldlogMachine(RuleBasedStateMachine):
         policy: int,
         history: int,
         model: int,
+        ports: bool,
     ) -> None:
         given = {
             "codec": codec,
@@ -75,6 +77,7 @@ class FoldlogMachine(RuleBasedStateMachine):
             "policy": policy,
             "history": history,
             "model": model,
+            "ports": ports,
         }
         self.steps.append({"op": "open", **given})
         self.machine = Machine(**given)
@@ -136,6 +139,18 @@ class FoldlogMachine(RuleBasedStateMachine):
         elif then == 7:
             self.do("change", what=1, to=at)
         self.do("round", say=1, calls=1, out=out, think=1, door=0)
+
+    @rule(steps=st.integers(0, 124), error=st.integers(0, 5), then=st.integers(0, 4), out=BODY)
+    def plan(self, steps: int, error: int, then: int, out: int) -> None:
+        """The agent writes a to-do list, perhaps another behind it; a summary may take them out."""
+        for more in range(1 + then % 2):
+            self.do("plan", steps=steps + 6 * more, error=not error, door=then % 2)
+        if then > 1:
+            self.do("round", say=1, calls=2, out=out, door=1)
+            self.do("begin", at=-1 - out % 3)
+            self.do("end", pieces=1)
+            self.do("loss")
+            self.do("round", say=1, calls=then % 2, out=out, door=0)
 
     @rule(count=st.integers(0, 3), words=st.integers(0, 2), again=st.booleans())
     def crowd(self, count: int, words: int, again: bool) -> None:
