@@ -39,8 +39,9 @@ def busy(rounds: list[Round], *, reasoning: int) -> list[Round]:
         if one.calls and n % 4 == 1:
             given = {"file_path": f"/src/file{n % 2}.py", "old_string": "x" * 300, "new_string": f"{n} " * 200}
             _call(calls, results, f"edit{n}", "edit", given, "Edited. " * 50)
-        if one.calls and n % 7 == 5:
-            _call(calls, results, f"todo{n}", "todowrite", {"todos": [f"do {n}"]}, "Noted. " * 60)
+        if one.calls and n % 7 == 5 and not 80 < n < 140:  # so that a summary covers the newest list
+            steps = [{"content": f"do {n}", "status": "pending" if n % 14 == 5 else "completed"}]
+            _call(calls, results, f"todo{n}", "todowrite", {"todos": steps}, "Noted. " * 60)
         if results and reasoning:
             asked = []
         if asked and n % 2:
@@ -252,7 +253,7 @@ def test_every_stated_difference_is_seen_and_the_scenarios_have_work_for_all():
     lanes = {lane for row in rows for lane, (landed, *_) in row.get("lanes", {}).items() if landed}
     assert lanes == {
         "queued", "emergency", "injected", "dedup", "terse", "reasoning", "age", "smart", "stale_reduce", "hollow",
-        "companions",
+        "companions", "todo",
     }  # fmt: skip
     assert {row["level"] for row in rows} == {"defer", "soft+", "soft", "hard"}
     said = {word for row in rows for word in row.get("words", ())}
