@@ -22,7 +22,7 @@ def reduces(ask: Ask) -> Work:
     """Take out calls of ``ctx_reduce`` older than the newest twenty tools, not the newest three nor protected ones."""
     state = ask.scene.state
     items: list[Item] = []
-    if ask.rides:
+    if _rides(ask):
         for number in tools.here(ask.scene)[1][:-EXEMPLARS]:
             here = ask.scene.index(state.tags[number - 1].m) >= ask.begin
             kept = number in ask.recent or number in ask.spared or number in ask.taken
@@ -40,7 +40,7 @@ def hollow(ask: Ask) -> Work:
     """
     scene, state = ask.scene, ask.scene.state
     items: list[Item] = []
-    if ask.rides and state.codec == "anthropic":
+    if _rides(ask) and state.codec == "anthropic":
         for index in range(max(ask.begin, 1), scene.length() - TAIL):
             m = scene.at(index)
             message = scene.message(m)
@@ -54,6 +54,11 @@ def hollow(ask: Ask) -> Work:
                 spares = tuple((m, p, PLACEHOLDER_TOKENS) for p in range(len(parts)))
                 items.append(Item(0, "", (SetShape(m, "absent"),), frees, index, frees, spares))
     return Work("hollow", tuple(items))
+
+
+def _rides(ask: Ask) -> bool:
+    """Whether something else is reason enough for this rebuild."""
+    return ask.rides and (ask.wanted or ask.busy)
 
 
 def _empty(ask: Ask, m: int, p: int, part: Part) -> bool:

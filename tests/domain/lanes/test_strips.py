@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.talk import Chat, assistant, text, thinking, user, words
+from support.talk import Chat, assistant, text, thinking, use, user, words
 
 BARE = {"protected_tokens": 0}
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" + "A" * 400}}
@@ -116,6 +116,26 @@ def test_it_stays_beside_reasoning_on_other_wires_and_among_the_newest(how: str)
     rebuild(host)
     rebuild(host)
     assert "[dropped §2§]" in wire(rebuild(host))
+
+
+@pytest.mark.rule("HOLLOW-1", "LANE-3")
+@pytest.mark.parametrize("mode", ["primary", "subagent"])
+def test_it_is_never_the_reason_of_a_rebuild(mode: str):
+    host = chat(mode=mode, context_limit=4_000)
+    host.say(assistant(words(60)), user("next"))
+    for _ in range(25):
+        host.turn()
+    host.session.reduce("2")
+    request = rebuild(host)
+    for _ in range(3):  # over the window, so that whatever pays for itself may leave
+        use(request, 3_999)
+        request = host.turn()
+        assert request.level == "defer"
+    assert lanes(host) == {}
+    assert "[dropped §2§]" in wire(request)
+    host.session.reduce("3")
+    rebuild(host)
+    assert lanes(host)["hollow"].landed
 
 
 @pytest.mark.rule("HOLLOW-1", "TAG-5")
