@@ -16,6 +16,8 @@ _WORDS = (
 ).split()
 STEPS, STOP, KILLED = 40, 24, 32
 """Steps of the long session, where its first turn ends, and where its second is killed."""
+GOAL = "walk through all the files"
+"""What the to-do list says that the model writes in its second step, where its host has a tool for it."""
 TTL_S = 5
 """How long foldlog is told that caches live; the second turn of the long session begins after more."""
 FILES = 24
@@ -81,7 +83,8 @@ def long(
             played.append(Step(f"Step {number}: I search.", think, (Call("run", command=command),)))
         else:
             path = str(work / f"part{number % FILES:02d}.txt")
-            played.append(Step(f"Step {number}: I read the next file.", think, (Call("read", path=path),)))
+            plan = (Call("plan", content=GOAL),) if number == 1 else ()
+            played.append(Step(f"Step {number}: I read the next file.", think, (Call("read", path=path), *plan)))
     played.append(Step("The list is done."))
     return Scenario(tracks={"main": tuple(played)}, window=window, bound=bound)
 

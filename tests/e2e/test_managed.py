@@ -61,6 +61,20 @@ def test_drops_land_on_a_rebuild_only(asked):
     assert [each.row for each in asked if each.row.level == "defer" and each.row.landed] == []
 
 
+def test_the_to_do_list_outlives_its_call(managed, asked):
+    """A host with a tool for a whole list has it once a summary covers the call that wrote it (TODO-1, TODO-6)."""
+    held = [str(record.body_of(managed.room.provider, each.record)) for each in asked]
+    listed, ours = [scripts.GOAL in body for body in held], ["foldlog_todo_" in body for body in held]
+    if managed.host.NAME != "opencode":  # the others' models are offered no such tool here
+        assert not any((*listed, *ours))
+        return
+    first = listed.index(True)
+    assert first == 2
+    assert all(listed[first:]), "a request without the list"
+    assert not ours[first]
+    assert ours[-1], "the call itself has not left"
+
+
 def test_a_new_summary_leaves_the_head_before_it_alone(asked):
     """What was published goes into m[1]; tools, system and m[0] stay what they were until the next fold."""
     soft = [each for each in asked if each.row.level == "soft" and not each.row.divergence]

@@ -15,7 +15,7 @@ import msgspec
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One tool call, named by kind: ``read``, ``look`` (at a picture), ``run``, ``write``, ``reduce``, ``expand``,
-    ``task`` (a subagent), ``wait`` (for it).
+    ``task`` (a subagent), ``wait`` (for it), ``plan`` (a to-do list with ``content`` as its one step).
 
     ``keep`` is the number of newest visible tags a ``reduce`` leaves alone. ``track`` is what a subagent plays.
     ``fill``: a ``run`` prints as much of the file ``path`` as brings the next prompt to so many per cent of the window.

@@ -32,6 +32,7 @@ _KINDS = {
     "expand": ("ctx_expand",),
     "task": ("task", "spawn_agent", "agent"),
     "wait": ("wait_agent",),
+    "plan": ("todowrite", "update_plan"),
 }
 
 
@@ -187,6 +188,10 @@ def _argument(name: str, call: Call, seen: Seen) -> Any:
         return [{"task": prompt}] if plain == "tasks" else prompt
     if call.do == "wait" and plain == "targets":
         return re.findall(r'agent_id\\*"\s*:\s*\\*"([\w-]+)', seen.everything)
+    if call.do == "plan" and plain in {"todos", "plan"}:
+        word = "step" if plain == "plan" else "content"
+        also = {} if plain == "plan" else {"activeForm": "Walking", "priority": "high"}
+        return [{word: call.content, "status": "in_progress", **also}]
     if plain in {"description", "i"}:
         return "one step"
     return None
