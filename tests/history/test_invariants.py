@@ -283,7 +283,7 @@ def test_the_same_compartments_give_the_same_bytes_in_any_order():
     for order in itertools.permutations(range(len(found))):
         assert render_within([rows[i] for i in order], 60, tokenizer()).text == wanted
         given = [found[i] for i in order]
-        assert covering(given, host.state.spans, host.state.path, lambda m: place.get(m, -1)) == found
+        assert list(covering(given, host.state.spans, host.state.path, lambda m: place.get(m, -1))) == found
 
 
 class Crash(Exception):
