@@ -91,7 +91,13 @@ class Scene(msgspec.Struct, frozen=True):
         return [(m, first) for index, m, first in sorted(placed) if index >= begin]
 
     def start(self) -> int:
-        """Return the path index of the first message this request sends, as the cut stands before it."""
+        """Return the path index of the first message this request sends, as the cut stands before it.
+
+        Where the head leaves what the summaries cover, that is what the fold to come will leave covered.
+        """
+        if self.void():
+            covered = self.covered()
+            return self.index(covered[-1].last) + 1 if covered else 0
         return 0 if self.whole() else self.state.start()
 
     def covered(self) -> list[ev.Compartment]:

@@ -38,6 +38,11 @@ def rest_of(state: State, index: int) -> list[int] | None:
     return [*state.path[index : state.base_keep], *state.base_rest]
 
 
+def shown_of(state: State, rest: Sequence[int]) -> Sequence[int]:
+    """Return what of the end of the last request's path that request held: all behind the cut."""
+    return rest[rest.index(state.cut) + 1 :] if state.cut in rest else rest
+
+
 def children(state: State) -> dict[int, list[int]]:
     """Return the nodes that ever stood behind each node (0: the root). Costs the whole tree: for branches only."""
     found: dict[int, list[int]] = {}

@@ -13,7 +13,7 @@ from . import hygiene, items, measured, reminders, served, tools
 from .arcs import maker
 from .coverage import fresh
 from .errors import LawBroken
-from .paths import request_of, rest_of, road
+from .paths import request_of, rest_of, road, shown_of
 from .policy import managed
 from .ranges import ranges
 from .state import Node, Restless, Run, State, key
@@ -173,7 +173,7 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
     _link(state, event.m, event.message)
     if event.m in state.pos:
         _touched(state, state.pos[event.m], event.first, "revised")
-    if event.m in (state.base_rest or ()):
+    if event.m in shown_of(state, state.base_rest or ()):
         state.base_rest = None
     if event.m == state.reminder.m and event.first <= state.reminder.p:
         reminders.void(state)
@@ -184,7 +184,8 @@ def _touched(state: State, index: int, part: int, cause: str, rest: list[int] | 
 
     ``rest``: that path from there on, None where a message of it is not what it was.
     """
-    if state.start() <= index < state.base_keep:
+    # what a summary covers no request holds; where the head leaves that too, the next one may begin before it
+    if index < state.base_keep and (state.void or state.start() <= index):
         state.base_keep, state.base_part, state.base_cause, state.base_rest = index, part, cause, rest
 
 

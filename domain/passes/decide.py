@@ -77,8 +77,8 @@ def decide(
     fresh = managed and not side and scene.fresh()
     running = state.running(given.at)
     signals = () if side else _signals(state, reasons, published=fresh and not running and due != "defer")
-    torn = lanes.mended.torn(scene) if managed and state.gone else None
-    quiet = due == "defer" and not signals and not gauge.presses and divergence is None and torn is None
+    torn = lanes.mended.torn(scene) if managed and state.gone else {}
+    quiet = due == "defer" and not signals and not gauge.presses and divergence is None and not torn
     keep: frozenset[int] = frozenset()
     queue: tuple[Item, ...] = ()
     if managed and not side and not quiet:
@@ -111,7 +111,7 @@ def decide(
         usable=gauge.window.soft,
         held=state.held,
         summary_possible=coming or blocked or certain,
-        torn=torn is not None,
+        torn=bool(torn),
     )
     if blocked and due == "pressure" and not allowed.granted:
         # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
@@ -135,7 +135,7 @@ def decide(
     begin = _begin(scene, head if reasons or refresh else None)
     queue = tuple(item for item in queue if item.index >= begin)
     headed = bool(reasons) or refresh
-    wanted = headed or state.flush or bool(state.unbound) or state.bulky or torn is not None
+    wanted = headed or state.flush or bool(state.unbound) or state.bulky or bool(torn)
     ask = None
     least = 0 if queue else _least(state, gauge)
     if not quiet:
@@ -187,9 +187,9 @@ def _begin(scene: Scene, head: Head | None) -> int:
     return scene.index(head.cut) + 1 if head.cut else 0  # it may cover nothing any more
 
 
-def _behind(scene: Scene, divergence: ev.Divergence | None, torn: tuple[int, int] | None) -> int | None:
+def _behind(scene: Scene, divergence: ev.Divergence | None, torn: Mapping[int, int]) -> int | None:
     """Return the path index from which the prefix is lost anyway or cannot stay as it is, None for none."""
-    places = [torn[1]] if torn is not None else []
+    places = [*torn.values()]
     if divergence is not None and not diverged.only_blanks(scene):
         places.append(divergence.index)
     return min(places, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import events as ev
 from ..identity import Scene
-from ..paths import rest_of
+from ..paths import rest_of, shown_of
 from ..transcript import Text
 from .given import Given
 
@@ -40,8 +40,10 @@ def divergence(scene: Scene, given: Given) -> ev.Divergence | None:
 
 def _stands(scene: Scene, keep: int) -> int:
     """Return how far the base request's path stands: the host may have taken back what it did while it was refused."""
-    for m in rest_of(scene.state, keep) or ():
-        if keep >= scene.length() or scene.at(keep) != m or m in scene.seen.revised:
+    rest = rest_of(scene.state, keep) or ()
+    shown = {*shown_of(scene.state, rest)} & scene.seen.revised.keys()
+    for m in rest:
+        if keep >= scene.length() or scene.at(keep) != m or m in shown:
             break
         keep += 1
     return keep

@@ -44,7 +44,13 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = T
         message = scene.message(m)
         numbers: list[int] = []
         sealed = _last_signed(message) if bound else -1
-        loose = frozenset((*_unsigned(state.codec, model, message, first), *_ours(scene, first, message)))
+        loose = frozenset(
+            (
+                *_unsigned(state.codec, model, message, first),
+                *_alone(state.codec, message, first),
+                *_ours(scene, first, message),
+            )
+        )
         for p in range(first, len(message.parts)):
             part = message.parts[p]
             tokens += part.tokens if p not in loose else 0
@@ -127,6 +133,19 @@ def _unsigned(codec: str, model: str, message: Message, first: int) -> list[int]
         return []
     parts = enumerate(message.parts)
     return [p for p, part in parts if p >= first and isinstance(part, Thinking) and not part.signed]
+
+
+def _alone(codec: str, message: Message, first: int) -> list[int]:
+    """Return the reasoning of an answer that holds nothing else but blank texts: without them nothing of it is sent.
+
+    Said here, so that nobody counts it as sent (VIEW-14, WINDOW-15).
+    """
+    parts = message.parts
+    blank = any(isinstance(part, Text) and part.blank for part in parts[first:])
+    rest = all(isinstance(part, Thinking) or (isinstance(part, Text) and part.blank) for part in parts)
+    if codec != "anthropic" or not blank or not rest:
+        return []
+    return [p for p, part in enumerate(parts) if p >= first and isinstance(part, Thinking)]
 
 
 def taggable(message: Message, part: Part) -> bool:

@@ -74,6 +74,7 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage, Words):
         self.passes = 0
         self.raw: set[int] = set()
         self.edits: list[str] = []
+        self.rewritten: set[str] = set()
         self.side: list[host.Round] | None = None
         self.flushed = self.lost = self.reopened = self.interloped = False
         self.totals: list[int] = []
@@ -297,6 +298,7 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage, Words):
         number = (session or self.session()).core.hot().state.passes
         outage.missed(self, number, items)
         self.passes = number
+        self.rewritten |= host.rewritten(self.head.items, items) if self.head is not None else set()
 
     def command(self, call: Callable[[], Any], once: bool = False) -> Any:
         """Report or command something, again where the store failed. ``once``: it has a command id of the host's."""

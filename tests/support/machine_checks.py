@@ -71,10 +71,13 @@ def record(
     return Served(event.number, list(items), list(whole), sent, prefix, regions, event)
 
 
-def diverges(base: Served, now: Served) -> int:
-    """Return the index of the first message that is not as in ``base`` (its length where all are there)."""
+def diverges(base: Served, now: Served, rewritten: set[str]) -> int:
+    """Return the index of the first message that is not as in ``base`` (its length where all are there).
+
+    ``rewritten``: messages that were handed over otherwise in between, and refused so (``host.rewritten``).
+    """
     for index, item in enumerate(base.items):
-        if index >= len(now.items) or not host.same(item, now.items[index]):
+        if index >= len(now.items) or not host.same(item, now.items[index]) or item["uid"] in rewritten:
             return index
     return len(base.items)
 
@@ -82,20 +85,21 @@ def diverges(base: Served, now: Served) -> int:
 # --------------------------------------------------------------------- bytes, level by level
 
 
-def unchanged(base: Served, now: Served, strict: bool) -> None:
+def unchanged(base: Served, now: Served, strict: bool, rewritten: set[str]) -> None:
     """PROP-1, LAW-3: a deferred pass keeps all bytes before the host's first change, and the edits of all behind it."""
     if base.regions == now.regions and base.alone == now.alone:
         assert base.prefix == now.prefix, f"PROP-1: pass {now.number} changed system, tools or head"
     if base.alone == now.alone:
         assert base.wire.count(None) == now.wire.count(None), f"PROP-1: pass {now.number} moved the cut"
-    place = diverges(base, now)
+    place = diverges(base, now, rewritten)
     for index in range(place):
         if base.wire[index] is None or now.wire[index] is None:
             continue
         assert base.wire[index] == now.wire[index], _said("PROP-1: before the divergence", base, now, index, index)
     old = base.by_m()
     for index, m in enumerate(now.ms):
-        if m in old and now.wire[index] is not None and host.same(old[m][0], now.items[index]):
+        item = now.items[index]
+        if m in old and now.wire[index] is not None and host.same(old[m][0], item) and item["uid"] not in rewritten:
             assert old[m][1] == now.wire[index], _said(
                 "PROP-1: an unchanged message", base, now, base.ms.index(m), index
             )
@@ -126,7 +130,9 @@ def grown(codec: str, base: Served, now: Served) -> None:
             )
 
 
-def rebuilt(base: Served, now: Served, owners: set[int], reach: int, *, hard: bool, soft: bool) -> None:
+def rebuilt(
+    base: Served, now: Served, owners: set[int], reach: int, rewritten: set[str], *, hard: bool, soft: bool
+) -> None:
     """LAW-3, LAW-4, INV-3: a rebuild changes what a landed drop owns, from its reach on; SOFT+ leaves the prefix and
     the cut, SOFT all of the prefix but m[1].
     """
@@ -139,7 +145,8 @@ def rebuilt(base: Served, now: Served, owners: set[int], reach: int, *, hard: bo
     for index, m in enumerate(now.ms):
         if now.wire[index] in (None, old[m][1] if m in old else None):
             continue
-        if m in old and host.same(old[m][0], now.items[index]):
+        item = now.items[index]
+        if m in old and host.same(old[m][0], item) and item["uid"] not in rewritten:
             assert m in (owners if index >= reach else ()), _said(
                 "LAW-4: changed for no drop", base, now, base.ms.index(m), index
             )

@@ -84,6 +84,23 @@ def same(a: Message, b: Message) -> bool:
     return bool(a["role"] == b["role"] and a["parts"] == b["parts"] and a["id"] == b["id"])
 
 
+def rewritten(before: list[Message], now: list[Message]) -> set[str]:
+    """Return which of ``before`` have other content in ``now``: by their names, or by the call they answer in place.
+
+    Each is a revision, and so is its way back, whatever became of the request between: by then nothing is left of the
+    edits its old content had (design.md 2, law 3; TAG-5).
+    """
+    named = {item["uid"]: item for item in now}
+    found = {item["uid"] for item in before if not same(named.get(item["uid"], item), item)}
+    pairs = zip(before, now, strict=False)
+    return found | {a["uid"] for a, b in pairs if _kin(a, b) and not same(a, b)}
+
+
+def _kin(a: Message, b: Message) -> bool:
+    first, second = a["parts"][0], b["parts"][0]
+    return a["role"] == b["role"] and "id" in first and first["id"] == second.get("id")
+
+
 def to_host(codec: str, message: Message, form: int) -> Message:
     """Return the message as the host hands it over. ``form`` bit 0: one text as a string; bit 1: with a cache mark."""
     out = _FORMS[codec](message, form)

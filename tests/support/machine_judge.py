@@ -94,7 +94,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     if "cache_loss" in request.reasons:
         machine.lost = False
     machine.head = now
-    machine.edits = []
+    machine.edits, machine.rewritten = [], set()
     machine.interloped = machine.orphaned = False
     low = event.decision is None or (event.decision.source == "provider" and event.decision.percent < 8_000)
     other = machine.batch is not None and machine.batch[1] != (machine.id, signing.family(machine))
@@ -148,11 +148,11 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
     if isinstance(event, ev.PassDeferred):
         single = len(machine.edits) == 1 and machine.edits[0].split()[0] in ("revise", "remove", "insert")
         strict = event.side is None and (single or not machine.edits) and not machine.interloped
-        checks.unchanged(head, now, strict)
+        checks.unchanged(head, now, strict, machine.rewritten)
         checks.grown(machine.codec, head, now)
         base = machine.served.get(event.base)
         if base is not None and base is not head:
-            checks.unchanged(base, now, False)
+            checks.unchanged(base, now, False, machine.rewritten)
         return
     hard = isinstance(event, ev.BaselineFolded)
     owners = set(revealed)
@@ -163,7 +163,8 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
         machine.counts["landed"] += 1
     owners |= {m for m, _, _ in event.spares}  # reasoning that left, pictures that were refused
     owners |= words.places(head) | words.places(now)  # a to-do list said again, or no more
-    checks.rebuilt(head, now, owners, event.decision.reach, hard=hard, soft=isinstance(event, ev.HistoryRefreshed))
+    soft = isinstance(event, ev.HistoryRefreshed)
+    checks.rebuilt(head, now, owners, event.decision.reach, machine.rewritten, hard=hard, soft=soft)
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
         base = machine.served.get(event.base, head)
@@ -186,13 +187,15 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
     mended = {n for did in decision.lanes if did.lane == "mended" for a, b in did.tags for n in range(a, b + 1)}
     landed = {number for number, _ in event.landed} - mended
     _by_themselves(machine, now, state, landed - machine.asked)
+    _brought_back(machine, now, state, mended - machine.asked)
     if isinstance(event, ev.BaselineFolded):
         _fold_causes(machine, now, told)
     else:
         waited = machine.seen - machine.rebuilt_now > min(TTLS[machine.policy], 300_000)
         pressed = decision.percent >= THRESHOLDS[machine.policy] or (decision.schedule == "idle" and waited)
-        diverged = machine.head is not None and (
-            checks.diverges(machine.head, now) < len(machine.head.items) or machine.head.regions != now.regions
+        head = machine.head
+        diverged = head is not None and (
+            checks.diverges(head, now, machine.rewritten) < len(head.items) or head.regions != now.regions
         )
         lasting = machine.flushed or machine.lost or machine.reopened or machine.recovering
         assert pressed or lasting or diverged, f"LAW-4: pass {event.number} rebuilt for no cause ({decision})"
@@ -257,6 +260,16 @@ def _by_themselves(machine: Machine, now: checks.Served, state: Any, numbers: se
         assert due or _repeated_later(now, tag.m), f"§{number}§ landed, and nobody asked for it"
     machine.asked |= numbers
     machine.counts["unasked"] += len(numbers)
+
+
+def _brought_back(machine: Machine, now: checks.Served, state: Any, numbers: set[int]) -> None:
+    """DROP-13: in place of a result that was sent anew under a dropped call the placeholder of that arc comes back."""
+    items = dict(zip(now.ms, now.items, strict=True))
+    for number in numbers:
+        tag = state.tags[number - 1]
+        known = machine.call_tags.get(items[tag.m]["parts"][tag.p]["id"], set())
+        assert known & machine.asked or not machine.reduce, f"§{number}§ came back, and nobody asked for its drop"
+    machine.asked |= numbers
 
 
 def _repeated_later(now: checks.Served, m: int) -> bool:

@@ -76,8 +76,10 @@ def thought(machine: Machine, before: list[host.Part]) -> host.Part | None:
     answers = head is not None and len(head.items) == len(items) and all(map(host.same, head.items, items))
     if not answers or head is None or machine.sent is None:
         return None  # a request that did not go through foldlog: what it held is not known
-    answer = host.to_host(machine.codec, {"uid": "#0", "role": "assistant", "parts": before, "id": ""}, 0)
-    blocks = _blocks(machine.codec, *machine.sent, [answer] if before else [])
+    unsent = machine.codec == "anthropic"  # a blank text cannot be sent back there (ANT-9): nothing is bound to it
+    told = [part for part in before if not (unsent and host.blank(part))]
+    answer = host.to_host(machine.codec, {"uid": "#0", "role": "assistant", "parts": told, "id": ""}, 0)
+    blocks = _blocks(machine.codec, *machine.sent, [answer] if told else [])
     part = {"t": "think", "s": said, "sig": sign(said, [*prefixes(blocks)][-1])}
     machine.thoughts[part["sig"]] = Thought(list(items), list(before), head.regions, loose=machine.owed is not None)
     machine.counts["bound thoughts"] += 1

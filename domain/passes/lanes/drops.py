@@ -106,8 +106,13 @@ def _needs_skeleton(scene: Scene, index: int, message: Message, cm: int) -> bool
         return True
     following = scene.at(_behind(scene, index))
     # on opencode the results stand in the answer itself: without one it fuses with the answer behind it
-    alone = message.role == "assistant" or all(isinstance(part, Result) for part in message.parts)
+    alone = message.role == "assistant" or _only_results(message)
     return bool(following and alone and any(isinstance(p, Thinking) for p in scene.message(following).parts))
+
+
+def _only_results(message: Message) -> bool:
+    """Whether nothing else of a message is sent: blank texts are not."""
+    return all(isinstance(part, Result) or (isinstance(part, Text) and part.blank) for part in message.parts)
 
 
 def _behind(scene: Scene, index: int) -> int:
@@ -123,5 +128,4 @@ def _between(scene: Scene, index: int, message: Message) -> bool:
     above, following = scene.at(index - 2), scene.at(_behind(scene, index))
     if scene.state.codec != "anthropic" or not above or scene.message(above).role != "system":
         return False
-    alone = all(isinstance(part, Result) for part in message.parts)
-    return not alone or (bool(following) and scene.message(following).role != "assistant")
+    return not _only_results(message) or (bool(following) and scene.message(following).role != "assistant")

@@ -16,17 +16,18 @@ from .followers import vanished
 from .shape import Ask, Item, Work
 
 
-def torn(scene: Scene) -> tuple[int, int] | None:
-    """Return the number of the arc that has to come back and the path index of its call, None where none has to.
+def torn(scene: Scene) -> dict[int, int]:
+    """Return the numbers of the arcs that have to come back, with the path indexes of their calls.
 
-    Looked at are the end of the request, and the one place where the host left what was sent. Not on OpenAI's items:
-    they may end so.
+    Looked at is all from where the host left what was sent: behind that it may have torn more than one place, and so
+    may a branch that becomes the head, with each request it was. Not on OpenAI's items: they may end so.
     """
     state, seen = scene.state, scene.seen
     if seen.side or not state.gone or state.codec == ITEMS:
-        return None
+        return {}
     left = min(seen.keep, seen.touched, state.base_keep)  # a branch that becomes the head left it where it began
-    return next((found for index in (scene.length(), left) if (found := _torn(scene, index))), None)
+    found = (_torn(scene, index) for index in range(left, scene.length() + 1))
+    return dict(one for one in found if one is not None)
 
 
 def _torn(scene: Scene, index: int) -> tuple[int, int] | None:
@@ -46,12 +47,14 @@ def _torn(scene: Scene, index: int) -> tuple[int, int] | None:
 
 
 def plan(ask: Ask) -> Work:
-    """Bring that arc back: the call with its arguments, and a placeholder for its result."""
-    scene, state = ask.scene, ask.scene.state
-    found = torn(scene)
-    if found is None or found[1] < ask.begin:
-        return Work("mended")
-    number, index = found
+    """Bring those arcs back: each call with its arguments, and a placeholder for its result."""
+    found = torn(ask.scene)
+    items = (_back(ask.scene, number, index) for number, index in sorted(found.items()) if index >= ask.begin)
+    return Work("mended", tuple(items))
+
+
+def _back(scene: Scene, number: int, index: int) -> Item:
+    state = scene.state
     tag = state.tags[number - 1]
     m, p = divmod(state.call_of[key(tag.m, tag.p)], PARTS_LIMIT)
     call, result = scene.message(m).parts[p], scene.message(tag.m).parts[tag.p]
@@ -60,7 +63,7 @@ def plan(ask: Ask) -> Work:
     if isinstance(result, Result) and result.media:
         edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
     cost = call.tokens + PLACEHOLDER_TOKENS
-    return Work("mended", (Item(number, mode, edits, 0, index, -cost),))
+    return Item(number, mode, edits, 0, index, -cost)
 
 
 def _joins(scene: Scene, index: int) -> bool:

@@ -69,6 +69,36 @@ def test_where_an_answer_with_reasoning_follows_it_comes_back_too(told: bool):
     assert not differences(host.engine)
 
 
+@pytest.mark.rule("DROP-13", "ANT-19")
+def test_each_arc_comes_back_where_the_host_left_several():
+    host = chat()
+    again = assistant([text("I write."), call("b", "Write", path=words(2_000))], id="8")
+    host.say(again, user([result("b", OUTPUT)], id="9"))
+    host.say(assistant("done", id="10"), user("go on", id="11"))
+    host.session.reduce("9")
+    host.session.flush()
+    assert "tool_use" not in str(host.say(assistant("ok", id="12"), user("on", id="13")).messages)
+    said = [(assistant([thinking(), text("so")], id=f"{n}0"), user("and?", id=f"{n}1")) for n in (2, 3)]
+    host.messages = [*host.messages[:3], *said[0], again, user([result("b", OUTPUT)], id="9"), *said[1]]
+    request = host.again()
+    assert broken(request) == []
+    placeholders = [block for block in str(request.messages).split("'tool_use_id': ") if "[dropped" in block]
+    assert [one[:3] for one in placeholders] == ["'a'", "'b'"]
+    assert not differences(host.engine)
+
+
+@pytest.mark.rule("DROP-13", "ANT-19")
+def test_where_a_request_beside_the_head_ended_behind_it_and_the_branch_goes_on():
+    host = chat()
+    host.messages = host.messages[:2]
+    request = host.say(user([result("a", words(200))]))
+    assert request._produced.event.side is not None
+    request = host.say(assistant([thinking(), text("better")]), user("and?"))
+    assert broken(request) == []
+    assert "[dropped" in str(request.messages[-3]), "the new result stands for the arc"
+    assert not differences(host.engine)
+
+
 @pytest.mark.rule("DROP-13", "WINDOW-15")
 def test_what_came_back_is_counted(monkeypatch: pytest.MonkeyPatch):
     host = chat()
