@@ -114,7 +114,8 @@ def _rebuild(view: View, change: Change, event: ev.Rebuild, place: Mapping[int, 
                 change.plain[m] = tuple([abs(n) if p in parts else n for p, n in enumerate(numbers)])
             change.revealed.append(m)
     for edit in event.edits:
-        if place is not None and place.get(edit.m, -1) < reach:
+        # what is off the path is in no request until the head comes back to it
+        if place is not None and 0 <= place.get(edit.m, -1) < reach:
             raise LawBroken("an edit before the reach of its permission", value=edit.m, where=f"pass {event.number}")
         if edit.m not in view.shown and edit.m not in change.shown:
             raise LawBroken("an edit of a message no request holds", value=edit.m, where=f"pass {event.number}")

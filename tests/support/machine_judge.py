@@ -267,6 +267,8 @@ def _brought_back(machine: Machine, now: checks.Served, state: Any, numbers: set
     items = dict(zip(now.ms, now.items, strict=True))
     for number in numbers:
         tag = state.tags[number - 1]
+        if tag.m not in items:
+            continue  # of a path the head left
         known = machine.call_tags.get(items[tag.m]["parts"][tag.p]["id"], set())
         assert known & machine.asked or not machine.reduce, f"§{number}§ came back, and nobody asked for its drop"
     machine.asked |= numbers

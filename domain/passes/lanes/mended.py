@@ -48,22 +48,35 @@ def _torn(scene: Scene, index: int) -> tuple[int, int] | None:
 
 def plan(ask: Ask) -> Work:
     """Bring those arcs back: each call with its arguments, and a placeholder for its result."""
-    found = torn(ask.scene)
-    items = (_back(ask.scene, number, index) for number, index in sorted(found.items()) if index >= ask.begin)
+    found = sorted(torn(ask.scene).items())
+    items = (item for number, index in found if index >= ask.begin for item in _back(ask.scene, number, index))
     return Work("mended", tuple(items))
 
 
-def _back(scene: Scene, number: int, index: int) -> Item:
+def _back(scene: Scene, number: int, index: int) -> list[Item]:
+    """Return how an arc comes back; on paths the head left, where its call has other results, each with its own."""
     state = scene.state
     tag = state.tags[number - 1]
-    m, p = divmod(state.call_of[key(tag.m, tag.p)], PARTS_LIMIT)
-    call, result = scene.message(m).parts[p], scene.message(tag.m).parts[tag.p]
-    edits: tuple[Edit, ...] = (SetBody(m, p, "skeleton"), SetBody(tag.m, tag.p, "placeholder"))
-    mode = "skeleton_real"
+    owner = state.call_of[key(tag.m, tag.p)]
+    m, p = divmod(owner, PARTS_LIMIT)
+    cost = scene.message(m).parts[p].tokens + PLACEHOLDER_TOKENS
+    edits, mode = _placeholder(scene, tag.m, tag.p)
+    found = [Item(number, mode, (SetBody(m, p, "skeleton"), *edits), 0, index, -cost)]
+    others = (place for place, one in state.call_of.items() if one == owner) if state.answers[owner] > 1 else ()
+    for om, op in (divmod(place, PARTS_LIMIT) for place in others):
+        other = state.tag_of.get(key(om, op), 0)
+        if other not in (0, number) and om not in state.unshown and state.tags[other - 1].mode == "full":
+            edits, mode = _placeholder(scene, om, op)
+            found.append(Item(other, mode, edits, 0, index, 0))
+    return found
+
+
+def _placeholder(scene: Scene, m: int, p: int) -> tuple[tuple[Edit, ...], str]:
+    """Return the edits that leave a result's placeholder, and what such a drop is called."""
+    result = scene.message(m).parts[p]
     if isinstance(result, Result) and result.media:
-        edits, mode = (*edits, SetMedia(tag.m, tag.p, "strip")), "skeleton_stripped"
-    cost = call.tokens + PLACEHOLDER_TOKENS
-    return Item(number, mode, edits, 0, index, -cost)
+        return (SetBody(m, p, "placeholder"), SetMedia(m, p, "strip")), "skeleton_stripped"
+    return (SetBody(m, p, "placeholder"),), "skeleton_real"
 
 
 def _joins(scene: Scene, index: int) -> bool:

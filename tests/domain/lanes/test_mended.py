@@ -99,6 +99,19 @@ def test_where_a_request_beside_the_head_ended_behind_it_and_the_branch_goes_on(
     assert not differences(host.engine)
 
 
+@pytest.mark.rule("DROP-13", "TAG-6")
+def test_a_path_that_comes_back_has_its_own_result_beside_a_call_that_came_back():
+    host = chat()
+    left, host.messages = host.messages, host.messages[:2]
+    host.say(user([result("a", words(200))]))
+    host.say(assistant([thinking(), text("better")]), user("and?"))
+    host.messages = left
+    request = host.say(*MORE)
+    assert broken(request) == []
+    assert "[dropped §3§]" in str(request.messages[4])
+    assert not differences(host.engine)
+
+
 @pytest.mark.rule("DROP-13", "WINDOW-15")
 def test_what_came_back_is_counted(monkeypatch: pytest.MonkeyPatch):
     host = chat()
