@@ -156,8 +156,11 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
         return
     hard = isinstance(event, ev.BaselineFolded)
     owners = set(revealed)
+    items = dict(zip(now.ms, now.items, strict=True))
     for number, _ in event.landed:
         tag = state.tags[number - 1]
+        if tag.kind == "tool" and tag.m in items:  # it may never have shown, as while nothing could leave
+            machine.call_tags.setdefault(items[tag.m]["parts"][tag.p]["id"], set()).add(number)
         owners.add(tag.m)
         owners.add(state.call_of.get(tag.m * PARTS_LIMIT + tag.p, 0) // PARTS_LIMIT)
         machine.counts["landed"] += 1

@@ -81,7 +81,9 @@ def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:
     numbers = (abs(number) for arrival in event.arrivals for number in arrival.tags)
     machine.numbered = max([machine.numbered, *numbers])
     owed = machine.owed
-    if owed is None or (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest):
+    # what a process took with it is found in what the host hands over, perhaps in another form: its digest is the same
+    lost = owed is None or machine.orphaned
+    if lost or (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest):
         machine.replays.append(event)
         return
     _numbered(machine, event, dict(zip(owed.served.ms, owed.served.items, strict=True)))

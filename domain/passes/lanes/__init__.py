@@ -6,12 +6,12 @@ adding a lane is adding a module and a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from ...edits import SetBody, SetShape
+from ...edits import Edit, SetBody, SetShape
 from ...errors import PassFailed
 from . import (
     age,
@@ -80,7 +80,7 @@ def run(ask: Ask) -> tuple[Work, ...]:
     found: list[Work] = []
     for lane in LANES:
         try:
-            work = lane.plan(ask)
+            work = _within(ask, lane.plan(ask))
         except Exception as error:
             raise PassFailed(f"lane {lane.name}", error) from error
         if work.items:
@@ -97,6 +97,21 @@ def run(ask: Ask) -> tuple[Work, ...]:
                 thinned={**ask.thinned, **{(m, p): n for item in work.items for m, p, n in item.spares}},
             )
     return tuple(found)
+
+
+def _within(ask: Ask, work: Work) -> Work:
+    """Leave out that a call before all that may change keeps its arguments: it does so by itself."""
+    if ask.begin <= ask.start:
+        return work
+    items = (msgspec.structs.replace(item, edits=tuple(_changing(ask, item.edits))) for item in work.items)
+    return msgspec.structs.replace(work, items=tuple(items))
+
+
+def _changing(ask: Ask, edits: tuple[Edit, ...]) -> Iterator[Edit]:
+    for edit in edits:
+        kept = isinstance(edit, SetBody) and edit.kind == "skeleton"
+        if not kept or ask.scene.index(edit.m) >= ask.begin:
+            yield edit
 
 
 def _absent(ask: Ask, work: Work) -> frozenset[Part]:
