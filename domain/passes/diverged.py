@@ -70,5 +70,5 @@ def _first_change(scene: Scene) -> tuple[int, int]:
     seen = scene.seen
     if seen.cause != "revised":
         return seen.touched, seen.part
-    places = [(scene.index(m), first) for m, (first, _) in seen.revised.items()]
-    return min((place for place in places if place[0] >= scene.start()), default=(scene.length(), 0))
+    places, begin = [(scene.index(m), first) for m, (first, _) in seen.revised.items()], scene.start()
+    return min((place for place in places if place[0] >= begin), default=(scene.length(), 0))

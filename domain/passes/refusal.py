@@ -58,7 +58,8 @@ def _complete(state: State, given: Given) -> bool:
 def _kept(state: State, given: Given) -> int:
     """Return what the results no lane takes out by itself cost, in the provider's count."""
     scene = Scene(state, given.seen)
-    sent = [n for n in tools.here(scene)[0] if scene.index(state.tags[n - 1].m) >= scene.start()]
+    begin = scene.start()
+    sent = [n for n in tools.here(scene)[0] if scene.index(state.tags[n - 1].m) >= begin]
     spared = protection.spared(state, frozenset(), sent, dict(given.settings.spared))
     tags = (state.tags[number - 1] for number in spared)
     held = sum(costs.of(state, tag) for tag in tags if tag.status == "active")

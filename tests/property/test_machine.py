@@ -29,7 +29,7 @@ FLOORS = {
     "publications": 30,
     "folds": 30,
     "soft": 10,
-    "signatures refused": 30,
+    "signatures refused": 15,
     "recovered thinking": 10,
     "bound thoughts": 100,
     "pictures refused": 50,

@@ -209,7 +209,7 @@ def _as_before(machine: Machine, event: ev.BaselineFolded, covered: tuple[ev.Com
     """INV-6: what the same summaries came to in an earlier fold, of whichever process or fork, they come to again."""
     said = tuple((one.first, one.last, one.title, one.tiers, one.importance) for one in covered)
     state = machine.hot().state  # a limit the provider told sets the budget too, and a fork does not inherit it
-    under = machine.model, machine.window, machine.policy, state.learnt, state.bounds, said
+    under = machine.model, machine.window, machine.output, machine.policy, state.learnt, state.bounds, said
     machine.counts["folded alike"] += bool(said) and under in machine.baselines
     assert machine.baselines.setdefault(under, event.m0) == event.m0, "INV-6: the same summaries fold to other bytes"
 

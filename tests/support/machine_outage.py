@@ -81,8 +81,8 @@ def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:
     numbers = (abs(number) for arrival in event.arrivals for number in arrival.tags)
     machine.numbered = max([machine.numbered, *numbers])
     owed = machine.owed
-    # what a process took with it is found in what the host hands over, perhaps in another form: its digest is the same
-    lost = owed is None or machine.orphaned
+    # what a dead process took with it is found in what the host hands over, in another form perhaps: of one digest
+    lost = owed is None or machine.perished
     if lost or (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest):
         machine.replays.append(event)
         return
@@ -146,7 +146,7 @@ def given_up(machine: Machine) -> None:
     if owed is None:
         return
     assert machine.orphaned or machine.interloped, "LAST-2: a last-good request was not recorded before the next pass"
-    machine.owed = None
+    machine.owed, machine.perished = None, False
     machine.head = owed.before
     machine.raw -= owed.raw
     machine.counts["last good given up"] += 1

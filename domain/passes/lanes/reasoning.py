@@ -34,7 +34,7 @@ def budget(ask: Ask) -> Work:
     if not ask.routine or settings.bound or state.unbound or not _may_go(state.codec, ask.model):
         return Work("reasoning")
     found = ((scene.at(index), index) for index in sorted(outdated(ask)))
-    return Work("reasoning", tuple(_removal(scene, m, index) for m, index in found if _thought(scene, m)))
+    return Work("reasoning", tuple(_removal(m, index, _here(scene, m)) for m, index in found if _thought(scene, m)))
 
 
 def outdated(ask: Ask) -> frozenset[int]:
@@ -64,11 +64,12 @@ def unsigned(ask: Ask) -> Work:
     scene, state = ask.scene, ask.scene.state
     if not wants_signatures(state.codec, ask.model):
         return Work("unsigned")
-    places = [index for index in range(ask.begin, scene.length()) if _unsigned(scene, scene.at(index))]
+    found = ((index, _unsigned(scene, scene.at(index))) for index in range(ask.begin, scene.length()))
+    places = [(index, here) for index, here in found if here]
     if not places:
         return Work("unsigned")
     before = {item.index for item in budget(ask).items}
-    items = (_removal(scene, scene.at(index), index) for index in places if index not in before)
+    items = (_removal(scene.at(index), index, here) for index, here in places if index not in before)
     return Work("unsigned", tuple(items))
 
 
@@ -83,11 +84,15 @@ def companions(ask: Ask) -> Work:
     Not on OpenAI's items: there reasoning leaves with its call or stays (ITEM-5).
     """
     scene, state = ask.scene, ask.scene.state
-    first = ask.begin if ask.headed or state.unbound else _first(ask)
+    whole = ask.headed or bool(state.unbound)
+    first = ask.begin if whole else _first(ask)
     if state.codec == ITEMS or not (ask.settings.bound or state.unbound) or first is None:
         return Work("companions")
     found = ((scene.at(index), index) for index in range(max(first, ask.begin), scene.length()))
-    return Work("companions", tuple(_removal(scene, m, index) for m, index in found if _signed(scene, m)))
+    # where its host's change of a message is the first byte, what leads that message stands before it
+    led = -1 if whole or scene.at(first) not in scene.seen.revised else first
+    gone = ((m, index) for m, index in found if index != led and _signed(scene, m))
+    return Work("companions", tuple(_removal(m, index, _here(scene, m)) for m, index in gone))
 
 
 def recoverable(state: State) -> bool:
@@ -167,18 +172,24 @@ def _newest(scene: Scene) -> list[int]:
 
 
 def _here(scene: Scene, m: int) -> list[tuple[int, Thinking]]:
-    """Return the reasoning of a message that is still sent and that a lane may take out: no item of a call's."""
+    """Return the reasoning of a message that is still sent and that a lane may take out: no item of a call's.
+
+    Of a message its host changes with this pass what leads it, unchanged.
+    """
+    spares, parts = scene.state.spares, scene.message(m).parts
     if m in scene.seen.revised:
+        parts = parts[: scene.seen.revised[m][0]]
+    left = ((p, part) for p, part in enumerate(parts) if key(m, p) not in spares)
+    return [(p, part) for p, part in left if isinstance(part, Thinking) and not part.paired]
+
+
+def _unsigned(scene: Scene, m: int) -> list[tuple[int, Thinking]]:
+    """Return the reasoning of this message that earlier requests showed, nothing where any of it is signed."""
+    if m > len(scene.state.nodes):
         return []
-    spares = scene.state.spares
-    parts = ((p, part) for p, part in enumerate(scene.message(m).parts) if key(m, p) not in spares)
-    return [(p, part) for p, part in parts if isinstance(part, Thinking) and not part.paired]
-
-
-def _unsigned(scene: Scene, m: int) -> bool:
-    """Whether earlier requests showed reasoning of this message, and none of it is signed."""
-    here = _here(scene, m) if m not in scene.state.unshown and m <= len(scene.state.nodes) else []
-    return bool(here) and not any(part.signed for _, part in here)
+    shown = scene.state.unshown.get(m, len(scene.message(m).parts))
+    here = [(p, part) for p, part in _here(scene, m) if p < shown]
+    return [] if any(part.signed for _, part in here) else here
 
 
 def _signed(scene: Scene, m: int) -> bool:
@@ -201,8 +212,7 @@ def _thought(scene: Scene, m: int) -> int:
     return calibrated(scene.state, sum(part.tokens for _, part in here)) or (OPAQUE if hidden else 0)
 
 
-def _removal(scene: Scene, m: int, index: int) -> Item:
-    here = _here(scene, m)
+def _removal(m: int, index: int, here: list[tuple[int, Thinking]]) -> Item:
     edits = tuple(SetThink(m, p, "absent") for p, _ in here)
     frees = sum(part.tokens for _, part in here)
     return Item(0, "", edits, frees, index, frees, tuple((m, p, part.tokens) for p, part in here))
