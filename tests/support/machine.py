@@ -298,6 +298,7 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage, Words):
         number = (session or self.session()).core.hot().state.passes
         outage.missed(self, number, items)
         self.passes = number
+        self.seen = max(self.seen, self.now)  # the time of the session goes on (SCHED-7)
         self.rewritten |= host.rewritten(self.head.items, items) if self.head is not None else set()
 
     def command(self, call: Callable[[], Any], once: bool = False) -> Any:
