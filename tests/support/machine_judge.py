@@ -171,7 +171,8 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
     signals = event.decision.signals
     if isinstance(event, ev.ConversationRebuilt) and set(signals) <= OWN:
         base = machine.served.get(event.base, head)
-        if not revealed:  # numbers that now show cost bytes, wherever a drop frees some
+        mended = any(did.lane == "mended" and did.landed for did in event.decision.lanes)
+        if not revealed and not mended:  # numbers that now show cost bytes, and so does an arc that has to come back
             checks.smaller(base, now, strict=event.divergence is None)
         machine.counts["own"] += 1
 
