@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from .given import Outlook
+from .lanes import reasoning
+from .situation import Situation
+
 HELD_PASSES = 3
 WORTH = 200
 """Queued drops worth 2% (200 hundredths of a per cent) of the usable window let an own execute pass rebuild."""
@@ -16,6 +20,47 @@ class Permission(msgspec.Struct, frozen=True):
     signals: tuple[str, ...]
     reach: int
     own: bool = False
+
+
+def asks(found: Situation) -> bool:
+    """Whether it matters if a summary may still come: where a primary would rebuild for pressure alone."""
+    drains = any(item.frees for item in found.queue) and found.due != "defer"
+    return found.state.primary and found.news and not found.certain and (found.due == "pressure" or drains)
+
+
+def allow(found: Situation, outlook: Outlook | None) -> Permission:
+    """Return the permission of one pass, with every veto taken in. ``outlook``: the answer where ``asks``."""
+    state, gauge, behind = found.state, found.gauge, found.behind
+    coming, blocked = (outlook.coming, outlook.blocked) if outlook is not None else (False, False)
+    allowed = permit(
+        primary=state.primary,
+        compaction=found.manages,
+        execute=found.news and found.due != "defer",
+        force=found.news and gauge.presses and not found.given.seen.side,
+        signals=found.signals,
+        diverged=behind,
+        drainable=sum(item.frees for item in found.queue),
+        drainable_behind=sum(item.frees for item in found.queue if behind is not None and item.index >= behind),
+        usable=gauge.window.soft,
+        held=state.held,
+        summary_possible=coming or blocked or found.certain,
+        torn=bool(found.torn),
+    )
+    if blocked and found.due == "pressure" and not allowed.granted:
+        # the next look may read past the newest prompt, once; until then a summary can still come (5.4)
+        allowed = Permission(False, (*allowed.signals, "floor_mark"), 0)
+    if found.running and not found.asked and not gauge.presses and allowed.granted and state.primary:
+        allowed = Permission(False, allowed.signals, 0)  # the summary under way lands first (T9, veto)
+    urgent = found.asked or state.lost or state.reopened
+    if (
+        allowed.granted
+        and not urgent
+        and reasoning.holds(found.scene, gauge.settings, gauge.percent, gauge.bands.execute)
+    ):
+        allowed = Permission(False, (*allowed.signals, "thinking_hold"), 0)
+    if found.given.waited:
+        allowed = msgspec.structs.replace(allowed, signals=(*allowed.signals, "summary_wait"))
+    return allowed
 
 
 def permit(

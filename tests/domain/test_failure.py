@@ -12,8 +12,20 @@ from structlog.testing import capture_logs
 import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain import hygiene, identity
-from foldlog.domain.passes import decide, lanes, words
+from foldlog.domain.passes import (
+    landing,
+    lanes,
+    local,
+    permission,
+    protection,
+    refusal,
+    schedule,
+    tagger,
+    triggers,
+    words,
+)
 from foldlog.domain.passes.given import Outlook
+from foldlog.domain.passes.lanes import drops
 from foldlog.projections import head, intake, observing, request, view
 from support import ports
 from support.talk import Chat, assistant, call, differences, events, fingerprint, result, use, user
@@ -179,9 +191,9 @@ def test_each_lane_bears_the_name_its_work_is_told_by(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (decide.tagger, "tag"), (decide.schedule, "gauge"), (decide.triggers, "fold_reasons"),
-        (decide.permission, "permit"), (decide.protection, "protected"), (decide.drops, "queued"),
-        (decide.refusal, "check"), (decide.local, "measure"), (decide.words, "say"), (head, "fold"),
+        (tagger, "tag"), (schedule, "gauge"), (triggers, "fold_reasons"), (permission, "permit"),
+        (protection, "protected"), (drops, "queued"), (refusal, "check"), (local, "measure"), (words, "say"),
+        (landing, "ask"), (landing, "lands"), (head, "fold"),
         (view, "preview"), (request, "follow"), (intake.Reader, "array"), (identity, "align"), (observing, "_same"),
         (observing, "take_in"),
     ],
@@ -209,7 +221,7 @@ def test_all_else_that_decides_the_request_stops_the_pass_too(module: Any, name:
 def test_a_first_pass_that_breaks_makes_no_session(monkeypatch: pytest.MonkeyPatch):
     host = Chat()
     with monkeypatch.context() as patch:
-        patch.setattr(decide.tagger, "tag", broken)
+        patch.setattr(tagger, "tag", broken)
         with pytest.raises(foldlog.PassFailed):
             host.say(user("start"))
     assert host.engine.sessions() == []

@@ -263,7 +263,7 @@ def test_no_lane_works_out_a_permission_of_its_own():
         read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert not read & made_of, file.name
     decide = (HOME / "passes" / "decide.py").read_text(encoding="utf-8")
-    assert decide.count("permission.permit(") == 1
+    assert decide.count("permission.allow(") == 1
 
 
 @pytest.mark.rule("T10", "PERM-11")

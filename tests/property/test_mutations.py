@@ -19,7 +19,7 @@ from foldlog import engine
 from foldlog.adapters.historian import Historian
 from foldlog.domain import coverage, identity, served, session
 from foldlog.domain import events as ev
-from foldlog.domain.passes import decide, lanes, schedule
+from foldlog.domain.passes import lanes, protection, schedule
 from foldlog.domain.passes.lanes import images, reasoning, todo
 from foldlog.domain.passes.lanes.shape import Ask, Work
 from foldlog.domain.passes.words import hints
@@ -32,7 +32,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def protection_ignored(patch: pytest.MonkeyPatch) -> None:
     """The newest tool results can be dropped like any other."""
-    patch.setattr(decide.protection, "protected", lambda *_, **__: frozenset())
+    patch.setattr(protection, "protected", lambda *_, **__: frozenset())
 
 
 def drained_without_pressure(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain.arcs import call_part
-from foldlog.domain.passes import decide, permission
+from foldlog.domain.passes import landing, permission, situation
 from support.talk import Chat, result, user, words
 
 WINDOW = 100_000
@@ -254,8 +254,9 @@ def pays_for_little(patch: pytest.MonkeyPatch) -> None:
 
 def the_same_again(patch: pytest.MonkeyPatch) -> None:
     """A request sent again as it is counts as something new, and cleanup as never done."""
-    patch.setattr(decide, "_news", lambda *_: True)
-    patch.setattr(decide, "_settled", lambda *_: False)
+    pressed = property(lambda found: found.due != "defer" or found.gauge.presses)
+    patch.setattr(situation.Situation, "news", pressed)
+    patch.setattr(landing, "_settled", lambda *_: False)
 
 
 def age_without_permission(patch: pytest.MonkeyPatch) -> None:
@@ -266,7 +267,7 @@ def age_without_permission(patch: pytest.MonkeyPatch) -> None:
         found = real(**given)
         return found if found.granted else permission.Permission(True, ("own_worth",), 0)
 
-    patch.setattr(decide.permission, "permit", permit)
+    patch.setattr(permission, "permit", permit)
 
 
 @pytest.mark.slow

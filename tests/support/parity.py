@@ -13,7 +13,7 @@ from foldlog.adapters.models.summarizers.port import Job, Summarised, Summary
 from foldlog.domain import events as ev
 from foldlog.domain.edits import SetText
 from foldlog.domain.history.boundary import Boundary
-from foldlog.domain.passes import decide
+from foldlog.domain.passes import protection
 from foldlog.domain.passes.protection import protected
 from foldlog.storage.protocol import open_log
 from support.hosts import WRITERS, Round
@@ -99,7 +99,7 @@ class Player:
         session = self.session()
         self.kept = []
         try:
-            with patch.object(decide.protection, "protected", self.protected):
+            with patch.object(protection, "protected", self.protected):
                 request = session.prepare(self.messages, system=self.system, now=one.at / 1000)
         except foldlog.Refused as refused:
             self.rows.append({"round": number, "refused": refused.code})

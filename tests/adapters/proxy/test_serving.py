@@ -14,7 +14,7 @@ import zstandard
 from foldlog.adapters.proxy import upstream
 from foldlog.domain import events as ev
 from foldlog.domain.errors import MessageError, TooLarge
-from foldlog.domain.passes.decide import tagger
+from foldlog.domain.passes import tagger
 from support.proxy import AGENT, Provider, Proxy, assistant, body, events, failed, streamed, user, wait_for
 
 ONE = [user("hello")]
