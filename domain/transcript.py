@@ -96,3 +96,12 @@ def speaks(message: Message) -> bool:
     """Whether a person says something here: words or a file, and no results, which go on with a turn."""
     said = any(isinstance(part, Media) or (isinstance(part, Text) and not part.blank) for part in message.parts)
     return message.role == "user" and said and not any(isinstance(part, Result) for part in message.parts)
+
+
+def thinks_alone(codec: str, message: Message) -> bool:
+    """Whether an answer holds reasoning and blank texts alone: without these nothing of it is sent (VIEW-14)."""
+    if codec != "anthropic" or message.role != "assistant":
+        return False
+    parts = message.parts
+    blank = any(isinstance(part, Text) and part.blank for part in parts)
+    return blank and all(isinstance(part, Thinking) or (isinstance(part, Text) and part.blank) for part in parts)

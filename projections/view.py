@@ -107,7 +107,7 @@ def _rebuild(view: View, change: Change, event: ev.Rebuild, place: Mapping[int, 
     reach = event.decision.reach
     for m, parts in view.hidden.items():
         if place is None or place.get(m, -1) >= reach:
-            if m in change.slots or m in view.slots:
+            if m in change.slots or (m not in change.plain and m in view.slots):
                 change.slots[m] = _reveal(change.of(m, view), parts)
             else:  # a first fold shows the numbers of thousands at once: no slots are made of those that hold no more
                 numbers = change.plain.get(m, view.plain.get(m, ()))

@@ -8,7 +8,7 @@ from .. import costs
 from ..events import Divergence
 from ..identity import Scene
 from ..state import Unit, key
-from ..transcript import Call, Message
+from ..transcript import Call, Message, thinks_alone
 from . import tagger
 from .given import Given
 
@@ -67,6 +67,8 @@ def _new(scene: Scene, m: int) -> int:
 def _shown(scene: Scene, m: int, message: Message, edited: int) -> int:
     """Return the tokens of a message as sent; parts from ``edited`` on carry no drop."""
     state = scene.state
+    if thinks_alone(state.codec, message):
+        return 0
     shown = tagger.TAG_TOKENS if state.reduce else 0
     total = 0
     for p, part in enumerate(message.parts):

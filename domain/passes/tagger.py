@@ -10,7 +10,7 @@ from .. import items
 from ..edits import Arrival, Edit, SetBody, SetShape, SetThink
 from ..identity import Scene
 from ..state import key
-from ..transcript import Call, Media, Message, Part, Result, Text, Thinking
+from ..transcript import Call, Media, Message, Part, Result, Text, Thinking, thinks_alone
 from .lanes.followers import vanished
 from .lanes.reasoning import wants_signatures
 
@@ -44,16 +44,11 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = T
         message = scene.message(m)
         numbers: list[int] = []
         sealed = _last_signed(message) if bound else -1
-        loose = frozenset(
-            (
-                *_unsigned(state.codec, model, message, first),
-                *_alone(state.codec, message, first),
-                *_ours(scene, first, message),
-            )
-        )
+        loose = frozenset((*_unsigned(state.codec, model, message, first), *_ours(scene, first, message)))
+        unsent = thinks_alone(state.codec, message)
         for p in range(first, len(message.parts)):
             part = message.parts[p]
-            tokens += part.tokens if p not in loose else 0
+            tokens += part.tokens if p not in loose and not unsent else 0
             number = 0
             if taggable(message, part) and p not in loose:
                 number = _known(scene, m, p, part)
@@ -133,19 +128,6 @@ def _unsigned(codec: str, model: str, message: Message, first: int) -> list[int]
         return []
     parts = enumerate(message.parts)
     return [p for p, part in parts if p >= first and isinstance(part, Thinking) and not part.signed]
-
-
-def _alone(codec: str, message: Message, first: int) -> list[int]:
-    """Return the reasoning of an answer that holds nothing else but blank texts: without them nothing of it is sent.
-
-    Said here, so that nobody counts it as sent (VIEW-14, WINDOW-15).
-    """
-    parts = message.parts
-    blank = any(isinstance(part, Text) and part.blank for part in parts[first:])
-    rest = all(isinstance(part, Thinking) or (isinstance(part, Text) and part.blank) for part in parts)
-    if codec != "anthropic" or not blank or not rest:
-        return []
-    return [p for p, part in enumerate(parts) if p >= first and isinstance(part, Thinking)]
 
 
 def taggable(message: Message, part: Part) -> bool:

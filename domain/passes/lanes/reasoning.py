@@ -12,7 +12,7 @@ from ...hygiene import calibrated
 from ...identity import Scene
 from ...policy import Settings
 from ...state import State, key
-from ...transcript import Text, Thinking, speaks
+from ...transcript import Text, Thinking, speaks, thinks_alone
 from .shape import Ask, Item, Work
 
 ITEMS = answers.CODEC
@@ -177,6 +177,8 @@ def _here(scene: Scene, m: int) -> list[tuple[int, Thinking]]:
     Of a message its host changes with this pass what leads it, unchanged.
     """
     spares, parts = scene.state.spares, scene.message(m).parts
+    if thinks_alone(scene.state.codec, scene.message(m)):
+        return []
     if m in scene.seen.revised:
         parts = parts[: scene.seen.revised[m][0]]
     left = ((p, part) for p, part in enumerate(parts) if key(m, p) not in spares)
