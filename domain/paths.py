@@ -11,15 +11,18 @@ from . import events as ev
 from .state import State
 
 
-def road(path: Sequence[int]) -> bytes:
-    """Return a name for a path: one node may be reached by several, where messages were put in or taken out."""
-    return hashlib.sha256(msgspec.msgpack.encode(path)).digest()[:8]
+def road(state: State, path: Sequence[int]) -> bytes:
+    """Return a name for a path as its messages are now: one node may be reached by several, where messages were put in
+    or taken out, and what a host has changed since was in none of the requests before.
+    """
+    revisions = [(m, state.node(m).revision) for m in path]
+    return hashlib.sha256(msgspec.msgpack.encode(revisions)).digest()[:8]
 
 
 def request_of(state: State, path: Sequence[int]) -> int:
     """Return the pass whose request ended with ``path``, beside the head or before it left; 0 if none is known."""
     number = state.tips.get(path[-1], 0)
-    return number if number and state.roads.get(number) == road(path) else 0
+    return number if number and state.roads.get(number) == road(state, path) else 0
 
 
 def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:

@@ -77,7 +77,7 @@ def passed(state: State, event: ev.Pass) -> None:
             state.tips[event.side.then[-1][1]] = event.number
             state.sides[event.number] = (event.side.system, event.side.tools)
             beside = (m for first, last in event.side.then for m in range(first, last + 1))
-            state.roads[event.number] = road([*state.path[: event.side.keep], *beside])
+            state.roads[event.number] = road(state, [*state.path[: event.side.keep], *beside])
         return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
     _produced(state, event)
     state.restless.row = state.restless.row + 1 if state.restless.fresh else 0

@@ -222,7 +222,7 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     old, was = state.end(), (state.base_system, state.base_tools)
     same = state.last is not None and state.base == state.last.number
     same = same and state.base_keep == state.base_len == len(state.path)
-    left, rest = road(state.path) if same else b"", rest_of(state, event.keep)
+    left, rest = road(state, state.path) if same else b"", rest_of(state, event.keep)
     then = tuple(m for first, last in event.then for m in range(first, last + 1))
     if event.keep > len(state.path) or any(not 0 < m <= len(state.nodes) for m in then):
         raise LawBroken("the head cannot move there", value=(event.keep, event.then), where=state.stream)

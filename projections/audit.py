@@ -162,7 +162,8 @@ class _Auditor(msgspec.Struct):
         if divergence is not None:
             self.divergences += 1
             limit = max(divergence.index - base.start, 0)
-            if not whole and not self._confirmed(divergence, base, now):
+            fold = isinstance(event, ev.BaselineFolded)
+            if not whole and not self._confirmed(divergence, base, now, fold=fold):
                 self._differ(
                     "divergence", version, event, "the host's messages do not differ where the event says they do"
                 )
@@ -196,7 +197,7 @@ class _Auditor(msgspec.Struct):
             byte,
         )
 
-    def _confirmed(self, divergence: ev.Divergence, base: _Request, now: _Request) -> bool:
+    def _confirmed(self, divergence: ev.Divergence, base: _Request, now: _Request, *, fold: bool) -> bool:
         if divergence.cause in ("system", "tools"):
             return base.prefix != now.prefix
         old = [(entry.m, entry.body) for entry in base.entries]
@@ -204,6 +205,8 @@ class _Auditor(msgspec.Struct):
         index = max(divergence.index - base.start, 0)
         if base.start != now.start:
             return True  # the cut moved with this pass: the two do not stand side by side
+        if fold and divergence.index < base.start:
+            return True  # it lies in what summaries covered, which neither of the two holds
         if not base.whole and index >= len(old):
             return True  # what stood there was never the parent's to keep: its own last request was cut before the fork
         return (
