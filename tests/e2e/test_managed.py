@@ -38,6 +38,12 @@ def test_every_request_is_valid_and_fits(managed):
     assert sum(each.kind == "step" and each.status == 200 for each in records) >= 30
 
 
+def test_the_host_begins_no_compaction_of_its_own(managed):
+    """Pi and OMP say so when they do; one that is cancelled is one a person reads of, with each request."""
+    begun = [line for ran in managed.ran for line in ran.lines() if str(line.get("type")).endswith("compaction_start")]
+    assert begun == []
+
+
 def test_it_folds_twice_and_says_why(managed, asked):
     figures = measure.measured(asked, managed.records)
     why = [(each.row.level, *each.row.reasons) for each in asked if each.row and each.row.level in measure.FOLDS]

@@ -90,10 +90,8 @@ def test_an_overflow_is_learnt_and_the_work_goes_on(host, tmp_path, wire):
     known = (limit, limit + 900) if wire != "openai-responses" else (0, 0)  # there its own words have no figures
     assert told == [known, (limit - 100, limit + 700)]
     assert [each.n for each in made.records if each.kind == "summary"] == [], "the host compacted by itself"
-    ends = [
-        line for line in ran.lines() if str(line.get("type")).endswith("compaction_end") and not line.get("aborted")
-    ]
-    assert ends == [], "the host rewrote its history, asking no model"
+    begun = [line for line in ran.lines() if str(line.get("type")).endswith("compaction_start")]
+    assert begun == [], "the host began to rewrite its history"
     assert [each.message for each in made.records if each.failure == "invalid"] == []
     refused = [each for each in made.records if each.failure == "overflow"]
     assert [each.step for each in refused] == [failure.step for failure in failures]
@@ -129,5 +127,5 @@ def test_with_compaction_off_the_window_is_the_hosts(host, tmp_path):
     assert {row.landed for row in measure.rows(made.db)} <= {0}
     # later the answers of ctx_reduce and ctx_expand name numbers
     assert [text for text in said[:5] if re.search(r"§\d+§", text)] == []
-    assert any(each.kind == "summary" or each.failure == "overflow" for each in records)
+    assert any(each.kind == "summary" or (each.failure == "overflow" and host.NAME != "pi") for each in records)
     assert [each.message for each in records if each.failure == "invalid"] == []

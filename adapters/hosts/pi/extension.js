@@ -14,15 +14,12 @@ import { stripAll } from "../forms.js";
 import { advice, mended } from "../refusals.js";
 import { TOOLS, mimicked } from "../tools.js";
 import { CHILD, summarize } from "./child.js";
+import { own } from "./compaction.js";
 
 /** OMP ends a handler after 30 s and sends the request as it is; the turn has to be refused before. */
 const OMP_MS = 25_000;
 const SOON_MS = 5_000;
-/**
- * OMP's settings by which it rewrites its own history, asking no extension: behind a refusal it shakes results out, and
- * at the end of a turn it prunes what it takes for stale. Each changes what was sent before.
- */
-const OWN = ["compaction.enabled", "compaction.idleEnabled", "compaction.supersedeReads", "compaction.dropUseless"];
+const OFF = "switch off Auto-compact in /settings";
 
 /**
  * @typedef {object} Settings
@@ -59,7 +56,9 @@ export class Extension {
     /** @type {Map<string, Session>} */
     this.sessions = new Map();
     this.compaction = true;
+    this.own = own(pi, this.omp);
     this.quiet = false;
+    this.explained = false;
     this.model = "";
   }
 
@@ -73,7 +72,7 @@ export class Extension {
       const reason = mimicked(event.input);
       return reason ? { block: true, reason } : undefined;
     });
-    pi.on("session_before_compact", () => (this.compaction ? { cancel: true } : undefined));
+    pi.on("session_before_compact", (/** @type {any} */ event, /** @type {any} */ ctx) => this.compacting(event, ctx));
     pi.on("session_compact", (/** @type {any} */ _, /** @type {any} */ ctx) => void this.tell(ctx, "compacted", {}));
     // what Pi calls its last boundary OMP calls a stop; there a request has to bring a text of its own
     pi.on("agent_before_settle", async (/** @type {any} */ event, /** @type {any} */ ctx) => ((await this.again(ctx)) ? onceMore(event) : undefined));
@@ -114,7 +113,7 @@ export class Extension {
 
   /** A session that begins as a copy of another goes on from it. @param {any} _ @param {any} ctx */
   async started(_, ctx) {
-    this.manages(this.compaction, ctx); // OMP may compact before the first prompt
+    await this.manages(this.compaction, ctx); // the host may compact before the first prompt
     try {
       const session = this.of(ctx).conversation.session;
       const branch = ctx.sessionManager.getBranch?.() ?? [];
@@ -128,17 +127,26 @@ export class Extension {
     }
   }
 
-  /** OMP leaves its history alone where foldlog manages what is sent, for as long as it runs. @param {boolean} ours @param {any} ctx */
-  manages(ours, ctx) {
+  /** The host leaves its history alone where foldlog manages what is sent, for as long as it runs. @param {boolean} ours @param {any} ctx */
+  async manages(ours, ctx) {
     this.compaction = ours;
-    if (!this.omp || this.quiet === ours) return;
+    if (this.quiet === ours) return;
     this.quiet = ours;
     try {
-      const { settings } = this.pi.pi;
-      for (const name of OWN) ours ? settings.override(name, false) : settings.clearOverride(name);
+      await (ours ? this.own.off() : this.own.on());
     } catch {
-      notify(ctx, "OMP's own compaction could not be switched off, and may change what was sent: switch off Auto-Compact in /settings", "warning");
+      if (this.omp) notify(ctx, `OMP's own compaction could not be switched off, and may change what was sent: ${OFF}`, "warning");
     }
+  }
+
+  /** What the host begins all the same is cancelled; where it began it by itself, it will again. @param {any} event @param {any} ctx */
+  compacting(event, ctx) {
+    if (!this.compaction) return undefined;
+    if (!this.omp && !this.explained && event.reason !== "manual") {
+      this.explained = true;
+      notify(ctx, `Pi's own compaction is not needed and is cancelled each time: ${OFF}`, "info");
+    }
+    return { cancel: true };
   }
 
   /** @param {any} event @param {any} ctx */
@@ -146,7 +154,7 @@ export class Extension {
     try {
       const { conversation } = this.of(ctx);
       const known = await this.client.call("open", { session: conversation.session, reduce: this.reduces() }, { timeout: SOON_MS });
-      this.manages(known.compaction !== false, ctx);
+      await this.manages(known.compaction !== false, ctx);
       conversation.guidance = known.guidance;
       if (!known.guidance) return undefined;
       const { systemPrompt } = event;
@@ -306,6 +314,7 @@ export class Extension {
 
   async shutdown() {
     this.ending.abort();
+    if (!this.omp) await this.own.on(); // Pi goes on after a reload, perhaps without us
     await this.settle(2_000);
     this.client.close();
   }

@@ -1,5 +1,6 @@
 // Plays Pi (or OMP) around the extension: reads { omp, command, steps } and writes what each step gave.
 import fs from "node:fs";
+import { register } from "node:module";
 import { foldlog } from "../../../adapters/hosts/pi/extension.js";
 import { summarize } from "../../../adapters/hosts/pi/child.js";
 import { runFiles } from "../../../adapters/hosts/client.js";
@@ -27,7 +28,26 @@ const settings = {
   override: (name, value) => (said.settings[name] = value),
   clearOverride: (name) => delete said.settings[name],
 };
+// Pi's own package as an extension sees it; `fixed`: one whose settings are not as they are known
+class SettingsManager {
+  getSettings() {
+    return { compaction: { enabled: this.getCompactionEnabled() } };
+  }
+  getCompactionEnabled() {
+    return given.enabled ?? true;
+  }
+}
+const kept = new SettingsManager();
+const another = new SettingsManager();
+const { getSettings } = SettingsManager.prototype;
+globalThis.piPackage = given.fixed ? {} : { SettingsManager };
+const source = (text) => `data:text/javascript,${encodeURIComponent(text)}`;
+const packaged = source("export const { SettingsManager } = globalThis.piPackage;");
+const resolve = `export const resolve = (name, context, next) =>
+  name === "@earendil-works/pi-coding-agent" ? { url: ${JSON.stringify(packaged)}, shortCircuit: true } : next(name, context);`;
+if (!given.omp) register(source(resolve));
 const pi = {
+  getSettings: () => kept.getSettings(),
   on: (name, handler) => (handlers[name] = handler),
   registerTool: (tool) => (tools[tool.name] = tool),
   registerCommand: (name, command) => (commands[name] = command),
@@ -63,6 +83,7 @@ async function step(one) {
   if (one.kill) return process.kill(JSON.parse(fs.readFileSync(runFiles().find((file) => fs.existsSync(file)), "utf8")).pid, one.kill), null;
   if (one.wait) return new Promise((resolve) => setTimeout(() => resolve(null), one.wait));
   if (one.summarize) return summarize(one.summarize, !!given.omp, new AbortController().signal).catch((error) => ({ thrown: error.message }));
+  if (one.enabled) return [kept, another].map((settings) => settings.getCompactionEnabled());
   if (one.tool) return tools[one.tool].execute(one.id ?? "c1", one.params ?? {}, undefined, undefined, ctx).then((made) => made.content[0].text, (error) => ({ thrown: error.message }));
   if (one.command) return commands[one.command].handler("", ctx);
   const before = JSON.stringify(one.event);
@@ -85,4 +106,5 @@ async function step(one) {
 
 for (const one of given.steps) said.results.push(await step(one));
 await handlers.session_shutdown({ reason: "quit" }, ctx);
+said.after = kept.getCompactionEnabled() && SettingsManager.prototype.getSettings === getSettings;
 process.stdout.write(JSON.stringify(said));

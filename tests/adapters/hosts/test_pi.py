@@ -335,7 +335,44 @@ def test_where_omp_cannot_be_told_so_the_person_is(start):
     prompted = {"on": "before_agent_start", "event": {"systemPrompt": ["You are OMP."]}}
     ((kind, said),) = play(BEGUN, prompted, omp=True, fixed=True)["notices"]
     assert kind == "warning"
-    assert "switch off Auto-Compact" in said
+    assert "switch off Auto-compact" in said
+
+
+ENABLED = {"enabled": True}
+PROMPTED = {"on": "before_agent_start", "event": {"systemPrompt": "You are Pi."}}
+
+
+@pytest.mark.rule("EXT-7")
+def test_pi_does_not_begin_to_compact_while_foldlog_manages(start):
+    """Its settings say so before the first prompt; another session's go on as they were, and so do these after us."""
+    start()
+    done = play(ENABLED, BEGUN, ENABLED, PROMPTED, ENABLED)
+    assert done["results"][::2] == [[True, True], [False, True], [False, True]]
+    assert done["after"] is True
+    assert done["notices"] == []
+
+
+@pytest.mark.rule("EXT-7")
+def test_with_compaction_off_pi_asks_its_settings_again(start):
+    start(policy={"compaction": False})
+    done = play(BEGUN, ENABLED, PROMPTED, ENABLED)
+    assert done["results"][1::2] == [[False, True], [True, True]]
+    own = play(BEGUN, PROMPTED, ENABLED, enabled=False)
+    assert own["results"][2] == [False, False]  # who had switched it off still has
+
+
+@pytest.mark.rule("EXT-7")
+def test_where_pi_cannot_be_told_so_each_is_cancelled_and_the_person_told_once(start):
+    start()
+    asked, *begun = [
+        {"on": "session_before_compact", "event": {"reason": why}} for why in ("manual", "threshold", "overflow")
+    ]
+    assert play(BEGUN, asked, fixed=True)["notices"] == []
+    done = play(BEGUN, asked, *begun, fixed=True)
+    assert done["results"][1:] == [{"cancel": True}] * 3
+    ((kind, said),) = done["notices"]
+    assert kind == "info"
+    assert "switch off Auto-compact" in said
 
 
 @pytest.mark.rule("EXT-7")

