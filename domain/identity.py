@@ -81,7 +81,7 @@ class Scene(msgspec.Struct, frozen=True):
 
     def unshown(self) -> list[tuple[int, int]]:
         """Return (ordinal, first part) of all on the path that no request held in its present form, in path order."""
-        waiting = dict(self.state.unshown)
+        waiting = dict(self.state.unshown) if self._grows() else {**self.state.aside, **self.state.unshown}
         for m, (first, _) in self.seen.revised.items():
             waiting[m] = min(first, waiting.get(m, first))
         for m in range(len(self.state.nodes) + 1, len(self.state.nodes) + len(self.seen.new) + 1):
@@ -106,11 +106,16 @@ class Scene(msgspec.Struct, frozen=True):
 
     def fresh(self) -> bool:
         """Whether one of them is in no request yet. What is only added behind the head's path changes none."""
-        state, known = self.state, len(self.state.nodes)
-        if self.seen.keep == len(state.path) and all(m > known for m in self.seen.tail):
+        state = self.state
+        if self._grows():
             return state.fresh
         waits = bool(state.compartments) and state.compartments[-1].seq > state.rendered
         return waits and any(one.seq > state.rendered for one in self._covering())
+
+    def _grows(self) -> bool:
+        """Whether messages are only added behind the head's path, and what its summaries cover stays covered."""
+        state, known = self.state, len(self.state.nodes)
+        return not state.void and self.seen.keep == len(state.path) and all(m > known for m in self.seen.tail)
 
     def _covering(self) -> Iterator[ev.Compartment]:
         path = [*self.state.path[: self.seen.keep], *self.seen.tail]

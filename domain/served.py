@@ -30,6 +30,7 @@ def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
             if isinstance(edit, SetThink) or _echoed(edit, message):
                 state.spares[key(edit.m, edit.p)] = message.parts[edit.p].tokens
         state.unshown.pop(m, None)
+        state.aside.pop(m, None)
 
 
 def _echoed(edit: Edit, message: Message) -> TypeGuard[SetBody]:
@@ -80,6 +81,9 @@ def passed(state: State, event: ev.Pass) -> None:
             state.roads[event.number] = road(state, [*state.path[: event.side.keep], *beside])
         return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
     _produced(state, event)
+    if state.unshown:  # none of them is sent before the head moves: the passes until then do not look at them again
+        state.aside.update(state.unshown)
+        state.unshown = {}
     state.restless.row = state.restless.row + 1 if state.restless.fresh else 0
     state.restless.fresh = False
     if state.fold is not None:  # what was not known at the fold is adopted as it comes to be known, once

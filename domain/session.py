@@ -169,7 +169,9 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
     if node.message.host_id:
         state.hosts.pop(node.message.host_id, None)
     node.message, node.revision = event.message, node.revision + 1
-    state.unshown[event.m] = min(event.first, state.unshown.get(event.m, event.first))
+    waits = state.waits(event.m)
+    state.unshown[event.m] = event.first if waits is None else min(event.first, waits)
+    state.aside.pop(event.m, None)
     _link(state, event.m, event.message)
     if event.m in state.pos:
         _touched(state, state.pos[event.m], event.first, "revised")
@@ -262,7 +264,8 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
         state.pos[m] = len(state.path)
         state.path.append(m)
         tools.came(state, m)
-    state.fresh = fresh(state)
+    state.unshown.update(state.aside)
+    state.aside, state.fresh = {}, fresh(state)
 
 
 def _outcome(state: State, event: ev.RequestOutcome) -> None:

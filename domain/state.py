@@ -188,7 +188,9 @@ class State(msgspec.Struct, array_like=True):
     results of tools that keep a to-do list; ``units``: what stands of ours between the messages, by its id.
     ``concealed``: messages that went out raw and whose numbers do not show yet (LAST-3). ``inline``: tokens of
     reasoning still sent of texts it was written into, 0 once it has left. ``fresh``: a summary no request shows yet
-    covers a stretch of the head's path.
+    covers a stretch of the head's path. ``unshown``: messages of which a part, from the first on that it names, was in
+    no request as it is; ``aside``: those of them the head's last request left out, since they are covered or off its
+    path.
     """
 
     stream: str = ""
@@ -299,6 +301,7 @@ class State(msgspec.Struct, array_like=True):
     failed: int = 0
     inline: dict[int, int] = msgspec.field(default_factory=dict)
     fresh: bool = False
+    aside: dict[int, int] = msgspec.field(default_factory=dict)
 
     @property
     def primary(self) -> bool:
@@ -316,6 +319,10 @@ class State(msgspec.Struct, array_like=True):
     def quiet(self, m: int, p: int) -> bool:
         """Whether a text is sent without the reasoning that was written into it."""
         return self.inline.get(key(m, p)) == 0
+
+    def waits(self, m: int) -> int | None:
+        """Return the first part of ``m`` that no request held as it is, None where all were in one."""
+        return self.unshown.get(m, self.aside.get(m))
 
     def start(self) -> int:
         """Return the path index of the first message that is sent: the one behind the cut."""

@@ -107,6 +107,14 @@ def revised(count: int) -> Told:
     return host
 
 
+def changed(count: int) -> Told:
+    """Its host changed much of what summaries cover, and may show it one day."""
+    host = covered(count)
+    ids = host.state.path[2 : host.state.start() : 2]
+    host.advance(revised=[(m, user([result(f"t{n:06}", f"other {n}")])) for n, m in enumerate(ids, 1)])
+    return host
+
+
 def nudged(count: int) -> Told:
     """There is much that the agent could mark, and it was told."""
     host = Told(reduce_tool=True)
@@ -122,7 +130,7 @@ def measured(count: int) -> Told:
     return host
 
 
-PASTS = (talked, queued, dropped, raw, covered, published, revised, nudged, measured)
+PASTS = (talked, queued, dropped, raw, covered, published, revised, changed, nudged, measured)
 
 
 def lines(run: Callable[[], Any]) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 import foldlog
 from foldlog.domain import events as ev
-from support.talk import Chat, assistant, call, differences, events, fingerprint, result, use, user, words
+from support.talk import Chat, assistant, call, differences, events, fingerprint, result, shown, use, user, words
 
 
 def long(messages: int, tokens: int = 700) -> list[dict[str, object]]:
@@ -154,6 +154,24 @@ def test_a_refusal_is_stored_and_leaves_the_session_usable():
     sent = chat.again()
     assert sent.pass_number == 3
     assert sent.level == "defer"
+
+
+@pytest.mark.rule("REFUSE-6", "TAG-6")
+def test_what_was_refused_on_a_path_that_comes_back_gets_its_number():
+    """The head left it and came back while nothing was sent: it is new to the first request that holds it."""
+    chat = Chat()
+    begin = user("start", id="1"), assistant("a", id="2"), user(words(3_000), id="3")
+    chat.say(*begin).report_failure("overflow", limit=2_000)
+    chat.messages += [assistant("b", id="4"), user("more", id="5")]
+    refused(chat, "CONTEXT_FULL")
+    whole, chat.messages = chat.messages, chat.messages[:1]
+    assert shown(chat.again()) == [1]
+    chat.messages = whole
+    refused(chat, "CONTEXT_FULL")
+    chat.session.reduce("3")
+    chat.session.flush()
+    assert shown(chat.again()) == [1, 2, 4, 5]
+    assert differences(chat.engine) == []
 
 
 @pytest.mark.rule("REFUSE-5")

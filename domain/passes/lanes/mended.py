@@ -26,17 +26,18 @@ def torn(scene: Scene) -> dict[int, int]:
     if seen.side or not state.gone or state.codec == ITEMS:
         return {}
     left = min(seen.keep, seen.touched, state.base_keep)  # a branch that becomes the head left it where it began
-    found = (_torn(scene, index) for index in range(left, scene.length() + 1))
+    begin = scene.start()
+    found = (_torn(scene, index, begin) for index in range(left, scene.length() + 1))
     return dict(one for one in found if one is not None)
 
 
-def _torn(scene: Scene, index: int) -> tuple[int, int] | None:
-    """Return what has to come back before a path index."""
+def _torn(scene: Scene, index: int, begin: int) -> tuple[int, int] | None:
+    """Return what has to come back before a path index. ``begin``: the first one that is sent."""
     state = scene.state
     if not _joins(scene, index):
         return None
     number = 0
-    for place in range(index - 1, scene.start() - 1, -1):
+    for place in range(index - 1, begin - 1, -1):
         m = scene.at(place)
         number = number or _dropped(scene, m)
         if not vanished(scene, m):
@@ -65,7 +66,7 @@ def _back(scene: Scene, number: int, index: int) -> list[Item]:
     others = (place for place, one in state.call_of.items() if one == owner) if state.answers[owner] > 1 else ()
     for om, op in (divmod(place, PARTS_LIMIT) for place in others):
         other = state.tag_of.get(key(om, op), 0)
-        if other not in (0, number) and om not in state.unshown and state.tags[other - 1].mode == "full":
+        if other not in (0, number) and state.waits(om) is None and state.tags[other - 1].mode == "full":
             edits, mode = _placeholder(scene, om, op)
             found.append(Item(other, mode, edits, 0, index, 0))
     return found

@@ -123,11 +123,15 @@ def holds(scene: Scene, settings: Settings, percent: int, threshold: int) -> boo
 
 
 def running_turn(scene: Scene) -> int:
-    """Return the path index behind the newest message of a person: results, and what hosts add to them, go on."""
-    for index in range(scene.length() - 1, -1, -1):
+    """Return the path index behind the newest message of a person: results, and what hosts add to them, go on.
+
+    Of a turn whose beginning a summary covers, what is sent.
+    """
+    begin = scene.start()
+    for index in range(scene.length() - 1, begin - 1, -1):
         if speaks(scene.message(scene.at(index))):
             return index + 1
-    return 0
+    return begin
 
 
 def _may_go(codec: str, model: str) -> bool:
@@ -189,8 +193,8 @@ def _unsigned(scene: Scene, m: int) -> list[tuple[int, Thinking]]:
     """Return the reasoning of this message that earlier requests showed, nothing where any of it is signed."""
     if m > len(scene.state.nodes):
         return []
-    shown = scene.state.unshown.get(m, len(scene.message(m).parts))
-    here = [(p, part) for p, part in _here(scene, m) if p < shown]
+    unshown = scene.state.waits(m)
+    here = [(p, part) for p, part in _here(scene, m) if unshown is None or p < unshown]
     return [] if any(part.signed for _, part in here) else here
 
 

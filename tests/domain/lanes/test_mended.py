@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from checker import anthropic, openai
 
+from foldlog.domain.identity import Scene
 from support.counts import recounted
+from support.past import summarise
 from support.talk import PIXEL, Chat, assistant, call, differences, result, text, thinking, user, words
 
 OUTPUT = words(300)
@@ -110,6 +112,26 @@ def test_a_path_that_comes_back_has_its_own_result_beside_a_call_that_came_back(
     assert broken(request) == []
     assert "[dropped §3§]" in str(request.messages[4])
     assert not differences(host.engine)
+
+
+@pytest.mark.rule("DROP-13")
+def test_what_summaries_still_cover_is_not_looked_for_at_each_answer(monkeypatch: pytest.MonkeyPatch):
+    def asked(turns: int) -> int:
+        host = chat()
+        for number in range(turns):
+            host.say(assistant([thinking(), text("so")], id=f"{number}a"), user("and?", id=f"{number}b"))
+        summarise(host, 8)
+        host.session.report_cache_loss("said so")
+        host.turn()
+        host.messages = [*host.messages[:4], *host.messages[6:]]
+        times: list[int] = []
+        real = Scene.covered
+        with monkeypatch.context() as patch:
+            patch.setattr(Scene, "covered", lambda scene: (times.append(1), real(scene))[1])
+            assert "cut_void" in host.again().reasons
+        return len(times)
+
+    assert asked(30) == asked(3)
 
 
 @pytest.mark.rule("DROP-13", "WINDOW-15")

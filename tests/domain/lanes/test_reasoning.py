@@ -14,6 +14,7 @@ from foldlog.domain import events as ev
 from foldlog.domain.passes import lanes
 from foldlog.domain.passes.lanes import reasoning
 from foldlog.domain.passes.lanes.reasoning import HEAVY, HOLDS
+from support.past import summarise
 from support.talk import Chat, assistant, call, events, result, text, use, user, words
 
 BARE = {"protected_tokens": 0}
@@ -165,6 +166,22 @@ def test_nothing_waits_where_it_must_not(how: str):
         host.session.report_cache_loss("said so")
     use(request, {"light": 175_000, "ceiling": 175_000}.get(how, 140_000))
     assert step(host, model, request, 6, "hm").level in ("soft+", "hard")
+
+
+@pytest.mark.rule("THINK-2")
+def test_nothing_waits_for_reasoning_that_a_summary_covers():
+    host, model = chat(), Model()
+    request = host.again()
+    for number in range(6):
+        request = step(host, model, request, number, "think " * HEAVY)
+    summarise(host, 9)
+    host.session.report_cache_loss("said so")
+    for number in range(6, 12):
+        request = step(host, model, request, number, size=3_000)
+    host.session.reduce("8-9")
+    use(request, 145_000)
+    assert step(host, model, request, 12).level == "soft+"
+    assert not any("thinking_hold" in p.decision.signals for p in passes(host) if p.decision is not None)
 
 
 @pytest.mark.rule("THINK-3")
