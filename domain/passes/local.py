@@ -22,7 +22,7 @@ def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving:
     if state.last is None or state.fold is None or state.base != state.last.number or seen.base is not None:
         return recount(scene, given)
     if divergence is None and not seen.side:
-        return state.last.tokens + arriving
+        return recount(scene, given) if _comes_back(scene) else state.last.tokens + arriving
     plain = state.base_keep == state.base_len == len(state.path)
     if not plain or (divergence is not None and divergence.cause in ("system", "tools")):
         return recount(scene, given)
@@ -33,6 +33,13 @@ def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving:
         old += unit.tokens if state.pos.get(unit.m, -1) >= start else 0
         new += unit.tokens if scene.index(unit.m) >= start else 0
     return max(state.last.tokens - old + new, 0)
+
+
+def _comes_back(scene: Scene) -> bool:
+    """Whether this request holds more than the last one of what earlier ones held: a path the host had left."""
+    state, seen = scene.state, scene.seen
+    known = (m for m in seen.tail if m <= len(state.nodes))
+    return any(state.waits(m) != 0 for m in (*state.path[state.base_len : seen.keep], *known))
 
 
 def recount(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import foldlog
 from foldlog.domain.identity import Observation, Scene
 from foldlog.domain.passes import local
 from foldlog.domain.passes.recovery import largest
@@ -204,3 +205,22 @@ def test_what_is_spent_is_what_is_still_sent_of_it():
     tools = [host.state.tags[number - 1] for number in host.state.tools_order[:-3]]
     sent = [tag.tokens - host.state.spares.get(tag.m * 4_096 + tag.p, 0) for tag in tools if tag.status == "active"]
     assert host.state.spent == sum(sent) < sum(tag.tokens for tag in tools)
+
+
+@pytest.mark.rule("WINDOW-15", "TAG-6")
+@pytest.mark.parametrize("refused", [False, True], ids=["at once", "while nothing was sent"])
+def test_a_path_that_comes_back_counts_again(refused: bool):
+    host = Chat()
+    said = [user("start"), assistant("a"), user(words(3_000)), assistant("b"), user("more")]
+    host.say(*({**one, "id": str(number)} for number, one in enumerate(said)))
+    whole, host.messages = host.messages, host.messages[:1]
+    small = host.again()
+    assert small.usage_estimate == anew(host) < 1_000
+    host.messages = [*whole, assistant("c", id="5"), user("on", id="6")]
+    if refused:
+        small.report_failure("overflow")
+        for number in range(2):  # the third is sent after all
+            with pytest.raises(foldlog.Refused):
+                host.again()
+            host.messages += [assistant("c", id=f"1{number}"), user("on", id=f"2{number}")]
+    assert host.again().usage_estimate == anew(host) > 3_000
