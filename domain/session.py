@@ -231,6 +231,8 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     if event.keep < state.start():
         state.void = True  # the head now leaves what the summaries cover: the next pass folds (design.md 4)
     _set_path(state, event.keep, then)
+    if state.last is not None and any(m in state.unshown and state.node(m).message.role == "assistant" for m in then):
+        state.response_now = max(state.response_now, state.last.now)  # as where it extends the head
     tip = next(
         (index for index in range(len(state.path) - 2, event.keep - 1, -1) if state.path[index] in state.tips), -1
     )
