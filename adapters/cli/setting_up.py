@@ -143,7 +143,6 @@ def _opencode(where: Where) -> list[Edit]:
     return [
         Edit(str(shim), "file", _shim("opencode", ("plugin", "index"))),
         Edit(str(file), "json", str(shim), ("plugin",), item=True),
-        Edit(str(file), "json", False, ("compaction", "auto")),
     ]
 
 

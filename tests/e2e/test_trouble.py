@@ -127,5 +127,6 @@ def test_with_compaction_off_the_window_is_the_hosts(host, tmp_path):
     assert {row.landed for row in measure.rows(made.db)} <= {0}
     # later the answers of ctx_reduce and ctx_expand name numbers
     assert [text for text in said[:5] if re.search(r"§\d+§", text)] == []
-    assert any(each.kind == "summary" or (each.failure == "overflow" and host.NAME != "pi") for each in records)
+    refused = "overflow" if host.NAME not in {"pi", "opencode"} else "nothing"
+    assert any(each.kind == "summary" or each.failure == refused for each in records)
     assert [each.message for each in records if each.failure == "invalid"] == []

@@ -194,7 +194,7 @@ def test_what_is_written_for_the_plugins_hosts(home):
     filled(home, "opencode")
     setup("opencode", "--yes")
     found = json.loads((home / ".config/opencode/opencode.json").read_text())
-    assert found["compaction"] == {"auto": False, "prune": True}
+    assert found["compaction"] == {"auto": True, "prune": True}, "the plugin switches it off while it runs"
     (plugin,) = found["plugin"]
     for path in (home / plugin, home / ".pi/agent/extensions/foldlog.js"):
         if not path.exists():
