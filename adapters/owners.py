@@ -27,10 +27,11 @@ class Owner:
     def __init__(self) -> None:
         self.name = secrets.token_urlsafe(9)
         self._handle = -1
+        self._closed = False
 
     def claim(self) -> None:
         """Make it known that this process lives. Where it cannot, its leases end by their time alone."""
-        if self._handle >= 0:
+        if self._handle >= 0 or self._closed:
             return
         with suppress(FoldlogError, OSError):
             _sweep()
@@ -39,10 +40,11 @@ class Owner:
                 self._handle = handle
             else:
                 os.close(handle)
+                forget(self.name)  # a file that nobody holds says that this process is gone
 
     def close(self, *, working: bool) -> None:
-        """Go. ``working``: a lease of its own still runs, and anybody may take it."""
-        handle, self._handle = self._handle, -1
+        """Go for good. ``working``: a lease of its own still runs, and anybody may take it."""
+        handle, self._handle, self._closed = self._handle, -1, True
         if handle < 0:
             return
         os.close(handle)

@@ -74,6 +74,31 @@ def test_without_a_folder_leases_end_by_their_time_alone(monkeypatch, tmp_path):
 
 
 @pytest.mark.rule("HIST-30")
+def test_who_gets_no_lock_is_not_taken_for_gone(folder, monkeypatch):
+    owner = Owner()
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "locked", lambda _: False)
+        owner.claim()
+    assert not gone(owner.name)
+    owner.claim()
+    assert files(folder) == [f"owner-{owner.name}.lock"]
+    assert not gone(owner.name)
+    owner.close(working=False)
+
+
+@pytest.mark.rule("HIST-30")
+def test_who_has_gone_holds_nothing_any_more(folder):
+    """A look that was under way may still want to begin something."""
+    idle, busy = Owner(), Owner()
+    busy.claim()
+    for one, working in ((idle, False), (busy, True)):
+        one.close(working=working)
+        one.claim()
+    assert files(folder) == [f"owner-{busy.name}.lock"]
+    assert gone(busy.name)
+
+
+@pytest.mark.rule("HIST-30")
 def test_what_old_processes_left_is_cleared_away(folder):
     left, held = Owner(), Owner()
     for one in (left, held):
