@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import foldlog
+from foldlog.domain import events as ev
 from support.past import opened, summarise, use
 from support.talk import Chat, assistant, call, result, text, user, words
 
@@ -29,7 +30,7 @@ class Told(Chat):
     """A host that tells what is new alone, step for step."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(opened(), context_limit=WINDOW, **options)
+        super().__init__(opened(), **{"context_limit": WINDOW, **options})
         self.number = 0
 
     def step(self, **more: Any) -> foldlog.Request:
@@ -130,7 +131,36 @@ def measured(count: int) -> Told:
     return host
 
 
-PASTS = (talked, queued, dropped, raw, covered, published, revised, changed, nudged, measured)
+class Pressed(Told):
+    """Its window is nearly full, so the lanes say on every pass what they would do."""
+
+    full = False
+
+    def step(self, **more: Any) -> foldlog.Request:
+        request = super().step(**more)
+        if self.full:
+            use(request, 75_000)
+        return request
+
+
+def held(count: int) -> Told:
+    """What is marked waits for a summary that another process makes; older ones cover most."""
+    host = Pressed(context_limit=100_000, lanes=True, policy={"protected_tokens": 0})
+    host.steps(count)
+    for end in range(9, 2 * count - 20, 10):
+        summarise(host, end)
+    host.session.report_cache_loss("said so")
+    host.step()
+    host.session.core.command(lambda _, at: [ev.HistorianStarted(at, "", "run", 1, 1, b"", "elsewhere", at + 10**9)])
+    newest = len(host.state.tags)
+    host.session.reduce(f"{newest - 12}-{newest - 4}")
+    host.full = True
+    host.steps(2)
+    assert host.session.core._last.event.decision.held
+    return host
+
+
+PASTS = (talked, queued, dropped, raw, covered, published, revised, changed, nudged, measured, held)
 
 
 def lines(run: Callable[[], Any]) -> int:
@@ -159,7 +189,7 @@ def work(host: Told) -> int:
     found = []
     for _ in range(COUNTED):
         found.append(lines(host.step))
-        assert host.last().__class__.__name__ == "PassDeferred"
+        assert host.session.core._last.event.__class__.__name__ == "PassDeferred"
     return int(statistics.median(found))
 
 

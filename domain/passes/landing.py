@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from .. import tools
-from ..state import State
+from ..identity import Scene
+from ..state import State, key
 from . import permission, protection, schedule, triggers
 from .lanes import drops
 from .lanes.shape import Ask, Part, Work
@@ -30,8 +30,7 @@ def ask(found: Situation, allowed: Permission, begin: int, facts: Mapping[Part, 
         return None  # no lane has anything to do: such a pass costs nothing, however many follow each other
     routine = routine and not (_hosts_alone(allowed) and gauge.percent * 2 < gauge.bands.execute)
     first = max(begin, allowed.reach)
-    order = tools.here(scene)[0]  # what a summary covers is no lane's business, however much of it there is
-    sent = tuple(number for number in order if scene.index(state.tags[number - 1].m) >= first)
+    sent = tuple(sorted(_tools(scene, first)))  # what a summary covers is no lane's business, however much it is
     return Ask(
         scene,
         gauge.settings,
@@ -52,6 +51,14 @@ def ask(found: Situation, allowed: Permission, begin: int, facts: Mapping[Part, 
         wanted=wanted,
         least=0 if queue else _least(state, gauge),
     )
+
+
+def _tools(scene: Scene, first: int) -> Iterator[int]:
+    """Yield the numbers of the tools' outputs that earlier requests showed, of the path from an index on."""
+    state = scene.state
+    known = (m for m in map(scene.at, range(first, scene.length())) if m <= len(state.nodes))
+    numbers = (state.tag_of.get(key(m, p), 0) for m in known for p in range(len(state.node(m).message.parts)))
+    return (number for number in numbers if number and state.tags[number - 1].kind == "tool")
 
 
 def lands(asked: Ask, works: tuple[Work, ...]) -> tuple[Work, ...]:

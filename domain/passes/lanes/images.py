@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...edits import SetMedia
 from ...identity import Observation, Scene
 from ...state import State, key
@@ -21,23 +23,30 @@ def plan(ask: Ask) -> Work:
     if not ask.routine:
         return Work(NAME)
     scene, state = ask.scene, ask.scene.state
-    newest = next((n for n in range(len(state.tags), 0, -1) if state.tags[n - 1].status == "dropped"), 0)
-    answered = _answered(ask)
+    large = sorted(_large(ask))
+    oldest = large[0] if large else len(state.tags)
+    newest = next((n for n in range(len(state.tags), oldest, -1) if state.tags[n - 1].status == "dropped"), 0)
     items: list[Item] = []
-    for number in range(1, min(newest, state.swept) + 1):
-        tag = state.tags[number - 1]
-        if tag.kind != "file" or number in ask.taken:
-            continue
-        index = scene.index(tag.m)
-        if not ask.begin <= index < answered:
-            continue
-        message = scene.message(tag.m)
-        part = message.parts[tag.p] if tag.p < len(message.parts) else None
-        if message.role == "user" and isinstance(part, Media) and part.size > LARGE:
+    for number in large:
+        if number < newest and number <= state.swept and number not in ask.taken:
             item = drop(scene, number, ask.recent)
             if item is not None and item.net > 0:
                 items.append(item)
     return Work(NAME, tuple(items))
+
+
+def _large(ask: Ask) -> Iterator[int]:
+    """Yield the numbers of a person's large files that are sent and that the model has answered."""
+    scene, state = ask.scene, ask.scene.state
+    for index in range(ask.begin, _answered(ask)):
+        m = scene.at(index)
+        message = scene.message(m)
+        if message.role != "user":
+            continue
+        for p, part in enumerate(message.parts):
+            number = state.tag_of.get(key(m, p), 0)
+            if number and isinstance(part, Media) and part.size > LARGE and state.tags[number - 1].kind == "file":
+                yield number
 
 
 def shed(ask: Ask) -> Work:

@@ -7,6 +7,7 @@ import re
 from ... import costs
 from ...edits import SetBody
 from ...inline import without
+from ...state import key
 from ...transcript import Text
 from .shape import Ask, Item, Part, Work, chunk
 
@@ -49,11 +50,13 @@ def plan(ask: Ask) -> Work:
     state = ask.scene.state
     items: list[Item] = []
     texts: dict[bytes, bytes] = {}
-    for number in range(state.looked + 1, state.swept + 1):
-        tag = state.tags[number - 1]
-        original = ask.facts.get((tag.m, tag.p))
+    read = {state.tag_of.get(key(m, p), 0): original for (m, p), original in ask.facts.items()}
+    for number in sorted(read):
+        if not state.looked < number <= state.swept:
+            continue
+        tag, original = state.tags[number - 1], read[number]
         index = ask.scene.index(tag.m)
-        if original is None or not _old(ask, tag.m, tag.kind) or number in ask.taken or tag.status != "active":
+        if not _old(ask, tag.m, tag.kind) or number in ask.taken or tag.status != "active":
             continue
         given = without(original) if state.quiet(tag.m, tag.p) else original
         left = stripped(given)
