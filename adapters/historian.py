@@ -201,14 +201,15 @@ class Historian:
         running = state.running(core.clock())
         if state.run is not None and state.run.waited and running and (work is None or not work.done.is_set()):
             return False  # once per run: a pass that waited in vain is not followed by others that do
-        if work is None and running:
+        others = work is None and running
+        if others:
             self._tell(waiting, "the session is nearly full; waiting for another process's summary")
-            while time.monotonic() < deadline and state.running(core.clock()):
+            while others and time.monotonic() < deadline and state.running(core.clock()):
                 time.sleep(POLL)
                 core.refresh()
-                self._bury(core)
+                others = not self._bury(core)
                 state = core.hot().state
-        elif work is None and state.failures < RETRIED:  # each try costs, and six in a row are no chance (OV-02)
+        if work is None and not others and state.failures < RETRIED:  # each try costs, and six in a row are no chance (OV-02)
             found = self._decide(core, state, forced=True)
             if found.boundary is not None and found.boundary.runnable:
                 work = self._start(core, state, found.boundary)
@@ -225,20 +226,23 @@ class Historian:
 
     # ------------------------------------------------------------------ deciding
 
-    def _bury(self, core: engine.Core) -> None:
-        """End the run of a process that is gone before its lease does. The caller holds the session's lock."""
+    def _bury(self, core: engine.Core) -> bool:
+        """End the run of a process that is gone before its lease does; return whether it was one.
+
+        The caller holds the session's lock. The file stays: that process may have been at work on other sessions too.
+        """
         state = core.hot().state
         run = state.run
         if run is None or not state.running(core.clock()) or not owners.gone(run.owner):
-            return
+            return False
 
         def build(hot: Hot, at: int) -> list[ev.Event]:
             now = hot.state.run
             return [ev.HistorianFailed(at, "", run.run, GONE, b"")] if now is not None and now.run == run.run else []
 
         core.command(build)
-        owners.forget(run.owner)
         self._looked.pop(core.stream, None)  # what it was to read is due still
+        return True
 
     def _worth_looking(self, core: engine.Core, state: State) -> bool:
         """Whether enough has come since the last look: a look reads the whole raw tail."""

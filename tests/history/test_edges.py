@@ -13,7 +13,6 @@ import foldlog
 from foldlog.adapters.historian import GIVE_UP, Historian
 from foldlog.adapters.models.summarizers.port import Summarised, Summary, failure
 from foldlog.adapters.models.tokens import tokenizer
-from foldlog.adapters.owners import gone
 from foldlog.domain import events as ev
 from support.past import (
     WINDOW,
@@ -477,10 +476,44 @@ def test_a_process_that_is_surely_gone_is_followed_at_once(tmp_path, full_up):
     assert kinds(other) == ["gone"]
     assert other.state.failures == 0
     assert published(other)
-    assert not gone(run.owner), "its file went with it"
     assert differences(other.engine) == []
     other.engine.close()
     host.engine.close()
+
+
+@pytest.mark.rule("HIST-30")
+def test_each_session_a_process_that_is_gone_was_at_work_on_is_taken_over():
+    engine = opened()
+    hosts = [Chat(engine, name, context_limit=WINDOW) for name in ("one", "two")]
+    dead = Historian(Scripted(), tokenizer())
+    dead._go = lambda *_: None
+    for host in hosts:
+        full(host)
+        dead.consider(host.session.core)
+        assert host.state.run is not None
+    dead.close()
+    engine.summaries = Historian(Scripted(), tokenizer(), inline=True)
+    for host in hosts:
+        host.session.core.summaries = engine.summaries
+        talk(host, 1, 300)
+        assert kinds(host) == ["gone"]
+        assert published(host)
+
+
+@pytest.mark.rule("HIST-29", "HIST-30")
+def test_a_process_that_goes_while_it_is_waited_for_is_taken_over(monkeypatch):
+    host = chat()
+    use(full(host), WINDOW * 97 // 100)
+    dead = Historian(Scripted(), tokenizer())
+    dead._go = lambda *_: None
+    dead.consider(host.session.core)
+    assert host.state.run is not None
+    host.session.core.summaries = Historian(Scripted(), tokenizer(), inline=True)
+    monkeypatch.setattr("foldlog.adapters.historian.time.sleep", lambda _: dead.close())
+    request = talk(host, 1, 300)
+    assert kinds(host) == ["gone"]
+    assert published(host)
+    assert request.level == "soft"
 
 
 @pytest.mark.rule("HIST-30")
