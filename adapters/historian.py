@@ -209,7 +209,8 @@ class Historian:
                 core.refresh()
                 others = not self._bury(core)
                 state = core.hot().state
-        if work is None and not others and state.failures < RETRIED:  # each try costs, and six in a row are no chance (OV-02)
+        # each try costs, and six in a row are no chance (OV-02)
+        if work is None and not others and state.failures < RETRIED:
             found = self._decide(core, state, forced=True)
             if found.boundary is not None and found.boundary.runnable:
                 work = self._start(core, state, found.boundary)
