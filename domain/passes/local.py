@@ -23,7 +23,8 @@ def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving:
         return recount(scene, given)
     if divergence is None and not seen.side:
         return recount(scene, given) if _comes_back(scene) else state.last.tokens + arriving
-    plain = state.base_keep == state.base_len == len(state.path)
+    # where the cut goes back, what comes out from under a summary was not in the last request
+    plain = state.base_keep == state.base_len == len(state.path) and not scene.void()
     if not plain or (divergence is not None and divergence.cause in ("system", "tools")):
         return recount(scene, given)
     start = max(min(seen.touched, seen.keep), scene.start())

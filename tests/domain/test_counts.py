@@ -12,6 +12,8 @@ import foldlog
 from foldlog.domain.identity import Observation, Scene
 from foldlog.domain.passes import local
 from foldlog.domain.passes.recovery import largest
+from support.counts import recounted
+from support.past import summarise
 from support.talk import Chat, assistant, call, result, text, thinking, use, user, words
 
 LONG = "I think we should actually look at the configuration file in order to find the really important message. "
@@ -224,3 +226,19 @@ def test_a_path_that_comes_back_counts_again(refused: bool):
                 host.again()
             host.messages += [assistant("c", id=f"1{number}"), user("on", id=f"2{number}")]
     assert host.again().usage_estimate == anew(host) > 3_000
+
+
+@pytest.mark.rule("WINDOW-15", "HIST-32")
+@pytest.mark.parametrize("there", [4, 10])
+def test_what_comes_out_from_under_a_summary_counts(there: int, monkeypatch: pytest.MonkeyPatch):
+    host = Chat()
+    for number in range(10):
+        host.say(user(f"{number} {words(50)}"), assistant(f"{number} {words(50)}"))
+    host.say(user("on"))
+    summarise(host, 6)
+    summarise(host, 16)
+    lost(host)
+    host.messages = [*host.messages[:there], user("put in"), *host.messages[there:]]
+    off = recounted(monkeypatch)
+    assert "cut_void" in host.again().reasons
+    assert set(off) == {0}
