@@ -14,7 +14,7 @@ from ..domain import events as ev
 from ..domain.edits import Insert, MessageSlots, PartSlots
 from ..domain.errors import StoreDamaged, UnknownTag
 from ..domain.session import evolve
-from ..domain.state import Fold, Last, Node, Overflow, Reminder, Run, State, Tag, Unit, Usage
+from ..domain.state import Fold, Last, Node, Overflow, Refusal, Reminder, Restless, Run, State, Tag, Unit, Usage
 from ..domain.transcript import Call, Media, Message, Other, Result, Text, Thinking
 from . import view as views
 
@@ -39,6 +39,8 @@ _STORED = (
     Last,
     Overflow,
     Reminder,
+    Refusal,
+    Restless,
     Unit,
     views.View,
     Message,
