@@ -84,11 +84,16 @@ def streams(db: Path) -> list[str]:
 
 
 def main(records: list[Record], passes: list[Row] | None = None, conversation: str = "") -> list[Asked]:
-    """Return the answered requests of the main track, each with the one before and the newest pass older than it."""
+    """Return the answered requests of the main track, each with the one before and the pass that made it: the newest
+    one older than it, or a rebuild since the request before, whose own request never went out.
+    """
     found: list[Asked] = []
+    told = 0
     for each in _answered(records, conversation):
         made = [row for row in passes or () if row.at <= each.at * 1000 + 1]
-        found.append(_asked(records, each, made[-1] if made else None))
+        unsent = [row for row in made[told:] if row.level != "defer"]  # of a host killed before it could send it
+        told = len(made)
+        found.append(_asked(records, each, (unsent or made or [None])[-1]))
     return found
 
 

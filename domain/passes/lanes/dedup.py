@@ -1,7 +1,7 @@
 """Lane: the same look at the same thing is kept once, the newest time (``transform.md`` 3.7, across turns).
 
-Two results are one where tool, arguments and output are equal to the letter. A file edited in between reads otherwise,
-so what is equal was not; a command is never taken for a look.
+Two results are one where tool, arguments and output are equal to the letter, and both looks ended well or neither did.
+A file edited in between reads otherwise, so what is equal was not; a command is never taken for a look.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def plan(ask: Ask) -> Work:
 def _groups(ask: Ask) -> list[dict[int, tuple[Part, Part]]]:
     """Return the looks that may be equal, by name and sizes: tag to (call, result), oldest first."""
     state = ask.scene.state
-    found: dict[tuple[str, int, int, int], dict[int, tuple[Part, Part]]] = {}
+    found: dict[tuple[str, int, int, int, bool], dict[int, tuple[Part, Part]]] = {}
     for number in ask.tools:
         tag = state.tags[number - 1]
         call = call_part(state, tag.m, tag.p)
@@ -60,7 +60,7 @@ def _groups(ask: Ask) -> list[dict[int, tuple[Part, Part]]]:
         if tag.m in ask.scene.seen.revised or not isinstance(result, Result) or result.media:
             continue
         caller = divmod(state.call_of[key(tag.m, tag.p)], PARTS_LIMIT)
-        alike = (call.name, call.size, call.strings, result.size)
+        alike = (call.name, call.size, call.strings, result.size, result.error)
         found.setdefault(alike, {})[number] = (caller, (tag.m, tag.p))
     return list(found.values())
 

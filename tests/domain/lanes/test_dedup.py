@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.talk import Chat, user, words
+from support.talk import Chat, assistant, call, result, user, words
 
 BARE = {"protected_tokens": 0}
 FILE = words(500, "line")
@@ -46,6 +46,18 @@ def test_the_newest_of_equal_looks_stays(name: str):
     rebuild(host)
     assert taken(host) == [2]
     assert host.state.tags[1].status == "dropped"
+
+
+@pytest.mark.rule("DEDUP-1")
+def test_a_look_that_failed_is_none_that_did_not():
+    """Two that failed alike are one."""
+    host = chat()
+    for number, failed in enumerate((False, True, True)):
+        asked = call(f"a{number}", "Read", file_path="a.py")
+        host.say(assistant([asked]), user([result(f"a{number}", FILE, is_error=failed)]))
+        fill(host, 10 * number)
+    rebuild(host)
+    assert taken(host) == [7]
 
 
 @pytest.mark.rule("DEDUP-1")
