@@ -39,7 +39,13 @@ def rebuilt(machine: Machine, now: Served, landed: set[int]) -> None:
     if not before or "picture_recovery" not in now.event.decision.signals:
         return
     sent = {m: shown(machine.codec, wire) for m, wire in zip(now.ms, now.wire, strict=True) if wire is not None}
-    held = [m for m in now.ms if before.get(m)]
+    old = machine.head.by_m() if machine.head is not None else {}
+    # what its host changes with this pass is new, and nobody refused it
+    held = [
+        m
+        for m, item in zip(now.ms, now.items, strict=True)
+        if before.get(m) and (m not in old or host.same(old[m][0], item))
+    ]
     out = held[:-1] or held
     for m in held:
         if m not in sent:
