@@ -47,6 +47,10 @@ class Told(Chat):
         assert request is not None
         return request
 
+    def revise(self, ids: list[int]) -> None:
+        """Change the results of the first steps, which stand in these messages."""
+        self.advance(revised=[(m, user([result(f"t{n:06}", f"other {n}")])) for n, m in enumerate(ids, 1)])
+
 
 def talked(count: int) -> Told:
     host = Told()
@@ -103,16 +107,14 @@ def revised(count: int) -> Told:
     """Its host changed much of it."""
     host = Told()
     host.steps(count)
-    ids = host.state.path[2::2]
-    host.advance(revised=[(m, user([result(f"t{n:06}", f"other {n}")])) for n, m in enumerate(ids, 1)])
+    host.revise(host.state.path[2::2])
     return host
 
 
 def changed(count: int) -> Told:
     """Its host changed much of what summaries cover, and may show it one day."""
     host = covered(count)
-    ids = host.state.path[2 : host.state.start() : 2]
-    host.advance(revised=[(m, user([result(f"t{n:06}", f"other {n}")])) for n, m in enumerate(ids, 1)])
+    host.revise(host.state.path[2 : host.state.start() : 2])
     return host
 
 
