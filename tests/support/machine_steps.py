@@ -317,7 +317,8 @@ class Steps:
         seen = max(self.owners, default=0)  # what the agent sees, whichever process sent it
         total = max(len(self.hot().state.tags), seen)
         if what == 1:
-            beyond = max(total, self.numbered) + 1 + at  # without visible tags only the last pass tells how many
+            # without visible tags only the last pass tells how many, and what went out unrecorded has some to come
+            beyond = max(total, self.numbered) + 1_000 + at
             self.fails(lambda: self.session().reduce(str(beyond)), foldlog.UnknownTag)
         elif what == 2:
             self.fails(lambda: self.session().reduce(("", "x", "5-3", "-1", "1,,2", "§§")[at % 6]), foldlog.RangeError)

@@ -15,6 +15,13 @@ OVERFLOW = "prompt is too long: {used} tokens > {limit} maximum"
 PICTURES = "Too many images and documents: {count} + 0 > {most}"
 
 
+def _said_again(message: dict[str, Any]) -> bool:
+    """Whether an answer is foldlog's own, a to-do list said again: the model has not answered by it."""
+    content = message.get("content")
+    ids = [str(block.get("id")) for block in content] if isinstance(content, list) else []
+    return bool(ids) and all(id.startswith("foldlog_todo_") for id in ids)
+
+
 def see(body: dict[str, Any]) -> Seen:
     """Return what the model sees of ``body``."""
     tools = tuple(
@@ -26,7 +33,7 @@ def see(body: dict[str, Any]) -> Seen:
     results: list[str] = []
     everything: list[str] = []
     for message in body.get("messages") or []:
-        if message.get("role") == "assistant":
+        if message.get("role") == "assistant" and not _said_again(message):
             texts, results = [], []
         content = message.get("content")
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content or []:
