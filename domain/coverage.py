@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from . import events as ev
@@ -48,10 +48,11 @@ def history(state: State) -> list[ev.Compartment]:
     return list(_along(state))
 
 
-def fresh(state: State) -> bool:
-    """Whether a summary no request shows yet covers a stretch of the head's path."""
-    waits = bool(state.compartments) and state.compartments[-1].seq > state.rendered
-    return waits and any(one.seq > state.rendered for one in _along(state))
+def fresh(state: State, along: Iterable[ev.Compartment] | None = None) -> bool:
+    """Whether one of the summaries along a path is in no request yet. None: along the head's."""
+    if not state.compartments or state.compartments[-1].seq <= state.rendered:
+        return False
+    return any(one.seq > state.rendered for one in (_along(state) if along is None else along))
 
 
 def _along(state: State) -> Iterator[ev.Compartment]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from . import events as ev
-from .coverage import covering
+from .coverage import covering, fresh
 from .errors import MessageError
 from .paths import children, request_of
 from .ranges import ranges
@@ -106,11 +106,7 @@ class Scene(msgspec.Struct, frozen=True):
 
     def fresh(self) -> bool:
         """Whether one of them is in no request yet. What is only added behind the head's path changes none."""
-        state = self.state
-        if self._grows():
-            return state.fresh
-        waits = bool(state.compartments) and state.compartments[-1].seq > state.rendered
-        return waits and any(one.seq > state.rendered for one in self._covering())
+        return self.state.fresh if self._grows() else fresh(self.state, self._covering())
 
     def _grows(self) -> bool:
         """Whether messages are only added behind the head's path, and what its summaries cover stays covered."""
@@ -119,7 +115,7 @@ class Scene(msgspec.Struct, frozen=True):
 
     def _covering(self) -> Iterator[ev.Compartment]:
         path = [*self.state.path[: self.seen.keep], *self.seen.tail]
-        return covering(self.state.compartments, self.state.spans, path, self.index)
+        yield from covering(self.state.compartments, self.state.spans, path, self.index)
 
     def whole(self) -> bool:
         """Whether this is a side request that leaves the head before the cut."""

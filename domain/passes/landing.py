@@ -22,7 +22,7 @@ def ask(found: Situation, allowed: Permission, begin: int, facts: Mapping[Part, 
     queue = tuple(item for item in found.queue if item.index >= begin)
     if found.quiet or not found.manages or not (allowed.granted or queue):
         return None
-    wanted = headed or state.flush or bool(state.unbound) or state.bulky or bool(found.torn)
+    wanted = headed or found.asked
     rides = wanted or bool(queue) or (gauge.emergency and _grown(state, gauge))
     fresh = not _settled(state) or (not state.primary and state.tools_order[-1:] > [state.swept])
     routine = rides or (fresh and not (gauge.force and state.drained is not None))
@@ -71,7 +71,7 @@ def lands(asked: Ask, works: tuple[Work, ...]) -> tuple[Work, ...]:
     return works if asked.wanted or sum(item.net for work in works for item in work.items) > asked.least else ()
 
 
-def _hosts_alone(allowed: permission.Permission) -> bool:
+def _hosts_alone(allowed: Permission) -> bool:
     """Whether this pass folds only since its host changed what stands before the messages: a clock does each time."""
     return bool(allowed.signals) and set(allowed.signals) <= triggers.REGIONS
 

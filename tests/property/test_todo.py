@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 import foldlog
 from support.agent import CODECS, Agent, arcs
+from support.machine_words import MUTE
 from support.past import summarise
 from support.talk import differences, use
 
 MODELS = ["claude-opus-4-5", "claude-sonnet-5-5"]
-MUTE = ("openai-chat", "openai-responses")
-"""On these wires a result cannot say that its call failed: it ended well, as far as they tell."""
 STATUSES = st.sampled_from(["pending", "in_progress", "completed", "cancelled", "later"])
 LISTS = st.lists(st.fixed_dictionaries({"content": st.sampled_from("abc"), "status": STATUSES}), max_size=3)
 ACTS = st.one_of(
