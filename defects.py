@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from .domain.errors import FoldlogError, PassFailed, how
 
-LEFT_OUT = "a defect of foldlog: a part was left out"
+LEFT_OUT = "a part broke and was left out: the turn goes on"
 STOPPED = "a defect of foldlog: the pass was stopped"
 HOSTS = "the host's own function broke: nothing depends on it"
 

@@ -1,7 +1,8 @@
 """How much of what is sent could be marked as spent: counted at rebuilds, carried on between (``transform.md`` 6.1).
 
-``tail`` is all that is sent behind the head, ``spent`` the tool output and files of it that nothing protects. A pass
-costs what it brings, however long the session is.
+``tail`` is all that is sent behind the head, ``spent`` the tool output and files of it that nothing protects;
+``outputs`` is how many outputs these are, ``oldest`` the numbers of the first few that are worth naming. A pass costs
+what it brings, however long the session is.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import costs
+from .arcs import call_part
 from .edits import Arrival
 from .state import State, key
+from .todos import keeps_list
 
 MIN_TOOLS = 3
 """Tools whose output is protected however large it is."""
@@ -18,6 +21,8 @@ LEVELS = ((60, "urgent"), (40, "firm"), (20, "gentle"))
 """From which share of spent output, in per cent, a nudge says what (6.2)."""
 LARGE, WORTH = 60_000, 25_000
 """Tokens sent, and of these spent, from which the agent is nudged at all (6.2)."""
+NAMED_WORTH, KEPT = 250, 16
+"""Tokens from which an output is worth naming, and how many such are kept: a nudge names the first not yet marked."""
 MOVED = -1
 """What ``known`` is where the host changed the history that was counted: the next pass counts anew, once."""
 UNCOUNTED = -1
@@ -51,7 +56,8 @@ def _count(state: State) -> None:
         state.edge -= 1
         state.guarded += state.tags[order[state.edge] - 1].tokens
     newest = order[state.edge] if state.edge < len(order) else len(state.tags) + 1
-    state.tail = state.spent = 0
+    state.tail = state.spent = state.outputs = 0
+    state.oldest = []
     for m in state.path[state.start() :]:
         for p, part in enumerate(state.node(m).message.parts):
             number = state.tag_of.get(key(m, p), 0)
@@ -60,8 +66,21 @@ def _count(state: State) -> None:
                 continue
             cost = costs.left(state, m, p, part.tokens)
             state.tail += cost
-            if tag is not None and (tag.kind == "file" or (tag.kind == "tool" and number < newest)):
+            if tag is not None and tag.kind == "tool" and number < newest:
+                _spend(state, number, cost)
+            elif tag is not None and tag.kind == "file":
                 state.spent += cost
+
+
+def _spend(state: State, number: int, cost: int) -> None:
+    """Take in an output that is sent and that nothing protects."""
+    state.spent += cost
+    state.outputs += 1
+    if len(state.oldest) < KEPT and cost >= NAMED_WORTH:
+        tag = state.tags[number - 1]
+        call = call_part(state, tag.m, tag.p)
+        if call is not None and not keeps_list(call.name):
+            state.oldest.append(number)
 
 
 def grow(state: State, arrivals: Iterable[Arrival]) -> None:
@@ -101,7 +120,7 @@ def _move(state: State) -> None:
             break
         state.guarded -= tag.tokens
         if tag.status == "active" and state.pos.get(tag.m, -1) >= state.start():
-            state.spent += costs.of(state, tag)
+            _spend(state, order[state.edge], costs.of(state, tag))
         state.edge += 1
 
 

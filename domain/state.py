@@ -286,6 +286,8 @@ class State(msgspec.Struct, array_like=True):
     edge: int = 0
     guarded: int = 0
     known: int = 0
+    outputs: int = 0
+    oldest: list[int] = msgspec.field(default_factory=list)
     reduced: bool = False
     nudged: tuple[str, int, int] | None = None
     called: bool = False

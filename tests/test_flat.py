@@ -29,13 +29,16 @@ WINDOW = 100_000_000
 class Told(Chat):
     """A host that tells what is new alone, step for step."""
 
+    size = 30
+    """Words of a result."""
+
     def __init__(self, **options: Any) -> None:
         super().__init__(opened(), **{"context_limit": WINDOW, **options})
         self.number = 0
 
     def step(self, **more: Any) -> foldlog.Request:
         self.number += 1
-        id, said = f"t{self.number:06}", f"{self.number:06} {words(30)}"
+        id, said = f"t{self.number:06}", f"{self.number:06} {words(self.size)}"
         new = (assistant([text(f"look {said}"), call(id, command=said)]), user([result(id, said)]))
         self.messages += new
         return self.advance(*new, **more)
@@ -201,3 +204,21 @@ def test_a_deferred_pass_costs_the_same_whatever_is_behind_it(past: Callable[[in
     short, long = past(SHORT), past(LONG)
     assert len(long.state.path) >= 8 * len(short.state.path)
     assert work(long) <= work(short) * 1.05 + 20
+
+
+def nudging(count: int) -> int:
+    """Return the lines of the first pass that tells an agent how much it could mark, behind equally many words."""
+    host = Told(reduce_tool=True)
+    host.size = 40 * LONG // count
+    host.steps(count)
+    host.size = 40_000
+    for _ in range(9):
+        before, ran = host.state.nudged, lines(host.step)
+        if host.state.nudged != before:
+            return ran
+    raise AssertionError("no pass had anything to tell")
+
+
+@pytest.mark.rule("LAW-3")
+def test_telling_an_agent_what_it_could_mark_costs_the_same_whatever_is_behind_it():
+    assert nudging(LONG) <= nudging(SHORT) * 1.05 + 20

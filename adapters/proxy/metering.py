@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from ...defects import LEFT_OUT
 from ...domain.errors import place
 from .protocols.base import Meter, Usage
 
@@ -36,4 +37,4 @@ class Careful:
 
     def _broke(self, error: Exception) -> None:
         self._meter = None
-        log.error("a defect of foldlog: a part was left out", part="usage", error=type(error).__name__, at=place(error))
+        log.error(LEFT_OUT, part="usage", error=type(error).__name__, at=place(error))

@@ -105,6 +105,7 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage, Words):
         self.owed: outage.Owed | None = None
         self.orphaned = self.perished = False
         self.replays: list[ev.LastGoodReplayed] = []
+        self.beyond: list[host.Message] = []
         self.notes: set[tuple[int, int]] = set()
         self.hits: set[str] = set()
         self.unsent: dict[int, tuple[host.Message, tuple[bytes, ...]]] = {}

@@ -94,7 +94,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
     if "cache_loss" in request.reasons:
         machine.lost = False
     machine.head = now
-    machine.edits, machine.rewritten = [], set()
+    machine.edits, machine.rewritten, machine.beyond = [], set(), []
     machine.interloped = machine.orphaned = False
     low = event.decision is None or (event.decision.source == "provider" and event.decision.percent < 8_000)
     other = machine.batch is not None and machine.batch[1] != (machine.id, signing.family(machine))
@@ -199,7 +199,9 @@ def _causes(machine: Machine, now: checks.Served, state: Any, told: Told) -> Non
         pressed = decision.percent >= THRESHOLDS[machine.policy] or (decision.schedule == "idle" and waited)
         head = machine.head
         diverged = head is not None and (
-            checks.diverges(head, now, machine.rewritten) < len(head.items) or head.regions != now.regions
+            checks.diverges(head, now, machine.rewritten) < len(head.items)
+            or head.regions != now.regions
+            or not _goes_on(machine.beyond, now.items[len(head.items) :])
         )
         lasting = machine.flushed or machine.lost or machine.reopened or machine.recovering
         assert pressed or lasting or diverged, f"LAW-4: pass {event.number} rebuilt for no cause ({decision})"
@@ -226,6 +228,11 @@ def _windows(machine: Machine, contexts: set[int], side: bool) -> set[int]:
         return contexts
     kept = {min(output, context // 4) for context in contexts for output in OUTPUTS if output < context}
     return contexts | {max(context - less, context // 2, 1_024) for context in contexts for less in kept}
+
+
+def _goes_on(before: list[host.Message], items: list[host.Message]) -> bool:
+    """Whether messages stand where a request showed them that was missed, and known only as a refused pass told it."""
+    return len(before) <= len(items) and all(map(host.same, before, items))
 
 
 def _batches(machine: Machine, now: checks.Served) -> None:

@@ -59,7 +59,7 @@ def kept(machine: Machine, request: foldlog.Request, items: list[host.Message]) 
     ms = [*before.ms, *(arrival.m for arrival in event.arrivals)]
     served = checks.Served(event.number, list(items), ms, [*before.wire, *wire], before.prefix, before.regions, event)
     machine.owed = Owed(served, before, frozenset(ms[len(before.ms) :]))
-    machine.head = served
+    machine.head, machine.beyond = served, []
     machine.last = request
     machine.raw |= machine.owed.raw
     machine.counts["last good"] += 1
@@ -123,7 +123,8 @@ def missed(machine: Machine, number: int, items: list[host.Message]) -> None:
         machine.counts["last good found"] += 1
         given_up(machine)
     new = items[len(before.items) :]
-    _numbered(machine, event, {arrival.m: item for arrival, item in zip(event.arrivals, new, strict=False)})
+    machine.beyond = new[: len(event.arrivals)]
+    _numbered(machine, event, {arrival.m: item for arrival, item in zip(event.arrivals, machine.beyond, strict=False)})
     machine.passes = event.number
     machine.raw |= here
     machine.counts["missed"] += 1

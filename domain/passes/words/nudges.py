@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from ... import costs
 from ...arcs import call_part
 from ...edits import Insert, SetText
 from ...hygiene import LARGE, LEVELS, WORTH, level, severity
 from ...state import State
-from ...todos import keeps_list
 from ...transcript import Result, speaks
 from ..lanes.shape import Part
 from .shape import Listener, Spoken, Wants, digest
 
-NAMED, NAMED_WORTH = 4, 250
+NAMED = 4
 CALL_WORTH, CALL_SHARE = 50_000, 75
 """Tokens spent, and share in per cent, from which it is told in a message of its own (6.3)."""
 TURNS = 3
@@ -82,49 +80,32 @@ def _loudness(name: str) -> int:
 
 
 def _words(state: State, loud: str) -> str:
-    outputs = _outputs(state)
-    names = _oldest(state, outputs)
+    names = _oldest(state)
     said = {
         "gentle": "When you have what you need from them, mark them with ctx_reduce.",
         "firm": "At the next natural stop, go through them and mark what is spent with ctx_reduce.",
         "urgent": "Mark what is spent with ctx_reduce now, before you go on.",
     }[loud]
     shown = f" The oldest: {', '.join(names)}." if names else ""
-    return f"{_much(state, outputs)} here may be spent.{shown} {said}"
+    return f"{_much(state)} here may be spent.{shown} {said}"
 
 
 def _again(state: State) -> str:
-    return f"{_much(state, _outputs(state))} by now: ctx_reduce."
+    return f"{_much(state)} by now: ctx_reduce."
 
 
-def _outputs(state: State) -> list[int]:
-    """Return the numbers of the tool outputs that are sent and that nothing protects, the oldest first."""
-    tags, pos, start = state.tags, state.pos, state.start()  # a first fold looks at thousands
-    return [
-        number
-        for number in state.tools_order[: state.edge]
-        if tags[number - 1].status == "active" and pos.get(tags[number - 1].m, -1) >= start
-    ]
-
-
-def _much(state: State, outputs: list[int]) -> str:
+def _much(state: State) -> str:
     """Return how much nothing protects, in outputs and in tokens."""
-    count = len(outputs)
-    return f"{count:,} tool output{'' if count == 1 else 's'}, about {state.spent // 1000}k tokens,"
+    many = "" if state.outputs == 1 else "s"
+    return f"{state.outputs:,} tool output{many}, about {state.spent // 1000}k tokens,"
 
 
-def _oldest(state: State, outputs: list[int]) -> list[str]:
-    found: list[str] = []
-    for number in outputs:
-        if number in state.queue:
-            continue
-        tag = state.tags[number - 1]
-        call = call_part(state, tag.m, tag.p)
-        if call is not None and costs.of(state, tag) >= NAMED_WORTH and not keeps_list(call.name):
-            found.append(f"§{number}§ {call.name}")
-        if len(found) == NAMED:
-            break
-    return found
+def _oldest(state: State) -> list[str]:
+    """Return the first outputs that nothing protects and that are not marked, by number and tool."""
+    unmarked = [number for number in state.oldest if number not in state.queue]
+    tags = ((number, state.tags[number - 1]) for number in unmarked[:NAMED])
+    calls = ((number, call_part(state, tag.m, tag.p)) for number, tag in tags)
+    return [f"§{number}§ {call.name}" for number, call in calls if call is not None]
 
 
 def appeal(to: Listener) -> Spoken | None:
