@@ -90,7 +90,8 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"\b(?:exceed(?:s|ed)?|over) (?:the )?(?:maximum|max|allowed) (?:request "
             r"|payload |body )?size\b(?! of the (?:con|pro))",
             r"payload limit|(?:request|payload|entity|body|content)_too_large",
-            r"\b1009\b|\b(?:websocket|grpc|frame)\b.{0,60}\btoo (?:big|large|long)|\bmessage too big\b",
+            r"\bclosed?\b.{0,12}\b1009\b|\bcode\W{1,3}1009\b|\b1009\W{1,3}message"  # a count of tokens may be 1009
+            r"|\b(?:websocket|grpc|frame)\b.{0,60}\btoo (?:big|large|long)|\bmessage too big\b",
             r"received message larger than max|(?:\u8bf7\u6c42\u4f53|\u6587\u4ef6).{0,10}(?:\u8fc7\u5927|\u8d85)",
             r"\brequest (?:is )?too large(?! for (?:the )?(?:model|context))(?!.{0,200}tokens?\b)",
             rf"{_SIZE}.{{0,60}}\b(?:limit|maximum|max|exceed)|\b(?:limit|maximum|max|exceed\w{{0,3}})\b.{{0,60}}{_SIZE}",

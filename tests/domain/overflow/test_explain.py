@@ -117,6 +117,20 @@ def test_other_figures_in_other_groups_are_read_the_same(one: dict[str, Any], gr
         holds(other, other["text"])
 
 
+CODES = (400, 408, 413, 429, 500, 503, 529, 1000, 1009, 1011, 4096)
+"""Numbers that mean something where they are a status or a close code: a count of tokens may be just that one."""
+
+
+@pytest.mark.rule("OVER-3", "OVER-6")
+@pytest.mark.parametrize("count", CODES)
+@pytest.mark.parametrize("one", [one for one in NUMBERED if one["overflow"]], ids=ids)
+def test_no_figure_decides_what_kind_of_refusal_it_is(one: dict[str, Any], count: int):
+    figures = [found.span() for found in re.finditer(r"(?<![\w.,:\"'-])\d{3,}(?![\w\"'-]|[.,]\d)", one["text"])]
+    for begin, end in figures:
+        text = f"{one['text'][:begin]}{count}{one['text'][end:]}"
+        assert explain(None, text).overflow, text
+
+
 KINDS: dict[str, list[str]] = VECTORS["kinds"]
 
 
