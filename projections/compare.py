@@ -251,6 +251,7 @@ class _Owners(msgspec.Struct):
     messages: dict[int, Owner] = msgspec.field(default_factory=dict)
     regions: dict[str, Owner] = msgspec.field(default_factory=dict)
     moved: Owner = Owner()
+    hidden: set[int] = msgspec.field(default_factory=set)
 
     @staticmethod
     def over(source: Source, stream: str, early: _Side, late: _Side) -> _Owners:
@@ -274,6 +275,8 @@ class _Owners(msgspec.Struct):
                 owners.regions["system" if isinstance(event, ev.SystemChanged) else "tools"] = place
             elif isinstance(event, ev.Pass):
                 owners.passed(event, place)
+                if isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded) and event.cut:
+                    owners.covered(event.cut, place, early, late)
         return owners
 
     def revised(self, event: ev.PartsRevised, place: Owner) -> None:
@@ -305,6 +308,15 @@ class _Owners(msgspec.Struct):
                 self.regions[region] = place
         elif isinstance(event, ev.HistoryRefreshed):
             self.regions["m1"] = place
+
+    def covered(self, cut: int, place: Owner, early: _Side, late: _Side) -> None:
+        """A head covers all up to the cut: what the earlier pass sent of it is gone, whatever was done to it before."""
+        end = late.state.pos.get(cut, -1)
+        gone = {m for m in set(early.path) - set(late.path) if 0 <= late.state.pos.get(m, -1) <= end}
+        told = msgspec.structs.replace(place, edit="a summary of history stands for it")
+        self.messages |= dict.fromkeys(gone - self.hidden, told)
+        self.hidden |= gone  # the first to cover it is the one
+        self.parts = {(m, p): owner for (m, p), owner in self.parts.items() if m not in gone}
 
     def of(self, region: str, m: int, p: int) -> Owner:
         """Return the owner of a difference at a place; an empty one where nothing in between touched it."""

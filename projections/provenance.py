@@ -39,7 +39,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """A numbered part: where it is, what it is now, and every event behind that. Sizes in tokens and bytes."""
+    """A numbered part: where it is, what it is now, and every event behind that. Sizes in tokens and bytes.
+
+    ``status``: ``active``, ``queued``, ``dropped``, or ``covered``: a summary of history stands for its message.
+    """
 
     tag: int
     m: int
@@ -51,6 +54,14 @@ class Why(msgspec.Struct, frozen=True):
     on_path: bool
     present: str
     steps: tuple[Step, ...]
+
+
+class _Before(msgspec.Struct, frozen=True):
+    """How a part stood before an event: on the path, queued, covered by a summary."""
+
+    here: bool
+    queued: bool
+    covered: bool
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -82,17 +93,25 @@ def why(source: Source, stream: str, tag: int) -> Why:
         kind=_KINDS.get(type(part).__name__, "part"),
         tokens=found.tokens,
         size=part.size,
-        status="queued" if tag in state.queue else found.status,
+        status=_status(state, target),
         on_path=found.m in state.pos,
         present=_present(state, folded.view, target),
         steps=_collapsed(_steps(source, stream, target)),
     )
 
 
+def _status(state: State, target: _Target) -> str:
+    if _covered(state, target):
+        return "covered"
+    return "queued" if target.tag in state.queue else state.tags[target.tag - 1].status
+
+
 def _present(state: State, view: View, target: _Target) -> str:
     slots = view.of(target.m)
     if target.m not in state.pos:
         return "not sent: its message is not on the present path"
+    if _covered(state, target):
+        return "not sent: a summary of history stands for its message"
     if slots.shape != "keep":
         return (
             "not sent: its message is left out"
@@ -113,17 +132,22 @@ def _present(state: State, view: View, target: _Target) -> str:
     return said + (", without its media" if part.media == "strip" else "")
 
 
+def _covered(state: State, target: _Target) -> bool:
+    return 0 <= state.pos.get(target.m, -1) < state.start()
+
+
 def _steps(source: Source, stream: str, target: _Target) -> Iterator[Step]:
     for name, upto in reversed(list(_lineage(source, stream))):
         folded = Folded(State(stream=name), View())
         for stored in source.read(name, 0, upto):
             nodes = len(folded.state.nodes)
-            here = target.m in folded.state.pos
-            queued = target.tag in folded.state.queue
+            before = _Before(
+                target.m in folded.state.pos, target.tag in folded.state.queue, _covered(folded.state, target)
+            )
             take(source, folded, stored)
             event = stored.event
             number = getattr(event, "number", 0)
-            for what in _tell(folded.state, event, target, nodes, here, queued):
+            for what in _tell(folded.state, event, target, nodes, before):
                 yield Step(name, stored.version, event.at, type(event).__name__, number, what)
 
 
@@ -138,24 +162,24 @@ def _lineage(source: Source, stream: str) -> Iterator[tuple[str, int | None]]:
         stream, upto = first.event.parent, first.event.version
 
 
-def _tell(state: State, event: ev.Event, target: _Target, nodes: int, here: bool, queued: bool) -> Iterator[str]:
-    """Yield what one event, just taken in, did to the part. ``nodes``, ``here``, ``queued``: how it stood before."""
+def _tell(state: State, event: ev.Event, target: _Target, nodes: int, before: _Before) -> Iterator[str]:
+    """Yield what one event, just taken in, did to the part. ``nodes``, ``before``: how it stood before."""
     if isinstance(event, ev.MessagesObserved):
         yield from _observed(event.messages, target, nodes)
     elif isinstance(event, ev.PartsRevised):
         if event.m == target.m and event.first <= target.p:
             yield f"the host changed message {target.m} from part {event.first} on: earlier edits of it are void"
     elif isinstance(event, ev.DropsQueued):
-        if target.tag in event.tags and not queued:
+        if target.tag in event.tags and not before.queued:
             yield "queued: the agent marked it as spent" + (f" (call {event.cmd})" if event.cmd else "")
     elif isinstance(event, (ev.FlushRequested, ev.CacheLossReported)):
-        if queued:
+        if before.queued:
             if isinstance(event, ev.CacheLossReported):
                 yield f"the provider's cache was reported lost: {event.reason}"
             else:
                 yield "a person asked for queued work to land"
     elif isinstance(event, ev.HeadMoved | ev.SessionForked):
-        yield from _moved(state, event, target, here)
+        yield from _moved(state, event, target, before.here)
     elif isinstance(event, ev.PurgeRequested):
         if target.body in event.chunks:
             yield f"its content was destroyed: {event.scope}"
@@ -163,7 +187,9 @@ def _tell(state: State, event: ev.Event, target: _Target, nodes: int, here: bool
         if any(_holds(arrival, target) for arrival in event.arrivals):
             yield f"numbered §{target.tag}§ and sent as it came, without the number: the store could not be written"
     elif isinstance(event, ev.Pass):
-        yield from _passed(state, event, target, queued)
+        yield from _passed(state, event, target, before)
+    if before.covered and target.m in state.pos and not _covered(state, target):
+        yield "sent itself again: no summary of history stands for it any more"
 
 
 def _observed(messages: tuple[Message, ...], target: _Target, nodes: int) -> Iterator[str]:
@@ -195,7 +221,8 @@ def _moved(state: State, event: ev.HeadMoved | ev.SessionForked, target: _Target
         yield f"on the path again ({event.cause})"
 
 
-def _passed(state: State, event: ev.Pass, target: _Target, queued: bool) -> Iterator[str]:
+def _passed(state: State, event: ev.Pass, target: _Target, before: _Before) -> Iterator[str]:
+    queued = before.queued
     where = f"pass {event.number} ({level(event)})"
     for arrival in event.arrivals:
         if _holds(arrival, target):
@@ -223,10 +250,8 @@ def _passed(state: State, event: ev.Pass, target: _Target, queued: bool) -> Iter
         elif target.cm and (said := edit_text(edit, target.cm, target.cp)):
             yield f"{where}, its call: {said}"
     yield from (f"{where}: {insert_text(insert)}" for insert in event.inserts if _says(state, insert, target))
-    if isinstance(event, ev.HistoryRefreshed | ev.BaselineFolded) and event.cut:
-        place, cut = state.pos.get(target.m, -1), state.pos.get(event.cut, -1)
-        if 0 <= place <= cut:
-            yield f"covered by the summary of history since {where}"
+    if _covered(state, target) and not before.covered:
+        yield f"covered by a summary of history since {where}"
 
 
 _MODES = {

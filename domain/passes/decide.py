@@ -76,7 +76,7 @@ def decide(
         return Need(parts=missing)
     works = lanes.run(asked) if asked is not None else ()
     landed = landing.lands(asked, works) if asked is not None else ()
-    if any(work.items for work in landed):
+    if any(work.items for work in landed) or _begin(scene, head) != scene.start():
         said = words.hushed(said)
     decision = _decision(found, allowed, asked, works, said, landed=bool(landed))
     shape = Form(scene, given, said, found.divergence, decision, found.size)

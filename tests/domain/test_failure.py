@@ -10,6 +10,7 @@ import structlog
 from structlog.testing import capture_logs
 
 import foldlog
+from foldlog import defects
 from foldlog.domain import events as ev
 from foldlog.domain import hygiene, identity
 from foldlog.domain.passes import (
@@ -379,4 +380,4 @@ def test_a_program_foldlog_is_embedded_in_keeps_its_output(
     chat()
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "a part was left out" in printed.err
+    assert defects.LEFT_OUT in printed.err

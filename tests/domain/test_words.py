@@ -11,6 +11,7 @@ import pytest
 from foldlog.domain import hygiene
 from foldlog.domain.passes.words.silence import gap_text
 from foldlog.domain.state import State
+from support.past import summarise
 from support.talk import Chat, assistant, call, differences, events, image, result, text, use, user, words
 
 BARE = {"protected_tokens": 0, "cache_ttl": "never"}
@@ -220,6 +221,9 @@ def test_who_gets_louder_says_all_of_it():
     ]
 
 
+TOLD = ("tool outputs, about", "Before anything else")
+
+
 def marked(size: int, count: int, flush: int = -1) -> tuple[Chat, list[bool]]:
     """Play a session that keeps marked output until a flush; return with it where the agent is told what is spent."""
     host = chat()
@@ -233,7 +237,7 @@ def marked(size: int, count: int, flush: int = -1) -> tuple[Chat, list[bool]]:
         if n == flush:
             host.session.flush()
         request = host.tool(f"t{n}", words(size) + str(n), n=n)
-        said.append(any(say in wire(request) for say in ("tool outputs, about", "Before anything else")))
+        said.append(any(say in wire(request) for say in TOLD))
     return host, said
 
 
@@ -252,6 +256,28 @@ def test_on_the_pass_that_takes_out_what_was_marked_nothing_is_said_of_it(size: 
     assert differences(host.engine) == []
     host, said = marked(size, 17 + first, flush=6 + first)
     assert any(said)
+
+
+@pytest.mark.rule("SAY-8", "SAY-3")
+@pytest.mark.parametrize(("size", "how"), [(5_000, "nudged"), (3_000, "called")])
+def test_on_the_pass_that_folds_nothing_is_said_of_what_its_summary_covers(size: int, how: str):
+    """Most of it is not sent any more: what is left is counted with that pass."""
+
+    def last(count: int, *, fold: bool) -> bool:
+        host = chat()
+        fill(host, count, size)
+        if fold:
+            summarise(host, 2 * count - 4)
+            host.session.report_cache_loss("said so")
+        request = host.tool("last", words(size), n=count)
+        assert (host.state.cut > 0) == fold
+        assert differences(host.engine) == []
+        said = any(say in wire(request) for say in TOLD)
+        assert bool(getattr(host.state, how)) == said
+        return said
+
+    first = next(count for count in range(1, 40) if last(count, fold=False))
+    assert not last(first, fold=True)
 
 
 @pytest.mark.rule("SAY-3")

@@ -6,6 +6,8 @@ import pytest
 
 import foldlog
 from foldlog.projections.compare import _differs, diff
+from support.past import opened, summarise, talk
+from support.talk import Chat
 
 STREAM = "session/api/s"
 LONG = "some words " * 200
@@ -86,6 +88,27 @@ def test_a_landed_drop_owns_its_difference(engine):
     assert changed.now < changed.was
     assert (found.first.m, found.first.p, found.first.owner) == (2, 1, changed.owner)
     assert "[dropped §3§]" in found.first.now
+
+
+@pytest.mark.rule("CLI-13")
+def test_what_a_summary_covers_is_removed_by_the_first_fold_that_covers_it():
+    """Also where something was done to it before, and where the head is rendered again behind that fold."""
+    host = Chat(opened(), context_limit=20_000)
+    talk(host, 6)
+    host.session.reduce("2")
+    host.session.flush()
+    talk(host, 1)
+    summarise(host, 6)
+    for _ in range(2):
+        host.session.report_cache_loss("said so")
+        talk(host, 1)
+    found = diff(host.engine.log, "session/api/chat", 6, 9)
+    removed = [one for one in found.changes if one.kind == "removed"]
+    assert [one.m for one in removed] == [1, 2, 3, 4, 5, 6]
+    assert {(one.owner.event, one.owner.number) for one in removed} == {("BaselineFolded", 8)}
+    assert {one.owner.edit for one in removed} == {"a summary of history stands for it"}
+    back = diff(host.engine.log, "session/api/chat", 9, 6)
+    assert {one.owner.number for one in back.changes if one.kind == "added"} == {8}
 
 
 def test_a_dropped_arc_is_removed_not_shifted(engine):

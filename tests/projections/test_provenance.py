@@ -6,6 +6,8 @@ import pytest
 
 import foldlog
 from foldlog.projections.provenance import why
+from support.past import opened, summarise, talk
+from support.talk import Chat
 
 STREAM = "session/api/s"
 
@@ -100,6 +102,29 @@ def test_a_part_nothing_happened_to_is_sent_whole(engine):
     assert found.status == "active"
     assert found.present == "sent whole as §3§"
     assert events(found) == ["MessagesObserved", "MessagesObserved", "BaselineFolded"]
+
+
+@pytest.mark.rule("CLI-14")
+@pytest.mark.parametrize("queued", [False, True])
+def test_what_a_summary_stands_for_is_not_sent_and_is_told_once(queued):
+    """However often the summary is sent anew; and a part that is sent again says so."""
+    host = Chat(opened(), context_limit=20_000)
+    talk(host, 6)
+    if queued:
+        host.session.reduce("3")
+    summarise(host, 6)
+    for _ in range(3):
+        host.session.report_cache_loss("said so")
+        assert talk(host, 1).level == "hard"
+    found = why(host.engine.log, "session/api/chat", 3)
+    assert (found.status, found.present) == ("covered", "not sent: a summary of history stands for its message")
+    assert said(found).count("covered by a summary") == 1
+    assert why(host.engine.log, "session/api/chat", 8).present == "sent whole as §8§"
+    del host.messages[3:]
+    talk(host, 2, mark="again")
+    found = why(host.engine.log, "session/api/chat", 3)
+    assert found.present.startswith("sent whole")
+    assert said(found).count("no summary of history stands for it any more") == 1
 
 
 def test_a_queued_part_says_so(engine):
