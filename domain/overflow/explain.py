@@ -50,7 +50,7 @@ def explain(status: int | None, body: bytes | str, code: str | None = None) -> E
     if words is not None and kind in ("config", "shape", "server", "model", "auth") and coded == "overflow":
         kind = coded  # the code names the one thing; these words go with any
     if kind == "rate":
-        kind = _tier(said.texts)
+        kind = "server" if said.status >= 500 and kinds.only_waits(text) else _tier(said.texts)
     if said.status == 402:
         kind = "quota"  # payment required: a limit told with it is the account's, whatever it counts
     figures = numbers.read(text, said.figures) if kind in OVERFLOWS else Figures()
@@ -73,8 +73,15 @@ def explain(status: int | None, body: bytes | str, code: str | None = None) -> E
 
 
 def _driven(figures: Figures) -> bool:
-    """Whether the input alone fits well, and only the asked-for output makes it too much."""
-    return figures.limit > 0 and figures.output > 0 and 0 <= figures.input * 100 <= FITS * figures.limit
+    """Whether the input alone fits well, and only the asked-for output makes it too much.
+
+    Where the input is not said: whether the output takes so much that no conversation has room beside it.
+    """
+    if figures.limit <= 0 or figures.output <= 0:
+        return False
+    if figures.input < 0:
+        return figures.output * 100 >= FITS * figures.limit
+    return figures.input * 100 <= FITS * figures.limit
 
 
 def _tier(texts: tuple[str, ...]) -> Kind:
@@ -92,10 +99,10 @@ def _advice(kind: Kind, figures: Figures) -> str:
         over = f", the request had {figures.used:,}." if room and figures.used else "." if room else ""
         return f"The input is longer than the model's window: make the request smaller, then send it again.{room}{over}"
     if kind == "output_driven":
-        most = max(figures.limit - max(figures.input, 0), 0)
+        most = f" to at most {max(figures.limit - figures.input, 0):,} tokens" if figures.input >= 0 else ""
         return (
-            f"The input fits; the answer that was allowed for does not. Lower the output allowance to at most {most:,} "
-            "tokens. Dropping history would not be the cure."
+            f"The input fits; the answer that was allowed for does not. Lower the output allowance{most}. "
+            "Dropping history would not be the cure."
         )
     return _ADVICE[kind]
 

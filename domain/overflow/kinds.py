@@ -11,7 +11,7 @@ import re
 from typing import Literal, TypeAlias
 
 from .parts import Said
-from .toolong import BESIDE, OUT, TOO_LONG, any_of
+from .toolong import BESIDE, OUT, PLAINLY, TOO_LONG, any_of
 
 Kind: TypeAlias = Literal[
     "overflow", "output_driven", "suspected", "rate", "rate_tier", "quota", "output_cap", "bytes", "string_length",
@@ -24,7 +24,23 @@ OVERFLOWS = frozenset({"overflow", "output_driven", "suspected"})
 _SIZE = r"\b\d[\d.,]{0,14} ?(?:bytes|[kmg]i?b)\b"
 _SEEN = r"(?:images?|pictures?|photos?|videos?|audios?|pdfs?|pdf pages|documents?|attachments?|media|files?)(?:\(s\))?"
 _MOST = r"(?:max(?:imum)?|at most|up to|limit(?:ed)?|only (?:supports?|allows?|accepts?))"
+_NEAR = r"(?:[^.+]|\.(?! )){0,40}?"  # of one sentence, and nothing is added; a model's name may hold a stop
 _CALLS = r"(?:function|tool)[ _]?(?:calls?|uses?|responses?|results?|outputs?)"
+
+_RATE = any_of(
+    r"\bper[ _-]?(?:min(?:ute)?|hour|day|second)s?\b|/ ?min(?:ute)?\b"
+    r"|\b[tr]p[mds]\b|\bqps\b|for this (?:minute|hour|day)",
+    r"(?<!higher )\b(?:daily|weekly|monthly|hourly) (?:\w+ ){0,2}limit|\b\d{1,2}[ -]?hours? limit",
+    r"rate[ _-]?limit|throttl(?:ed|ing)|too many requests|slow down|in this interval|number of requests?\b",
+    r"(?:try again|retry(?: again)?) (?:in|after) \d|retry-after|resource (?:has been )?exhausted",
+    r"concurren(?:t|cy) (?:requests|limit|connections)|too many concurrent|per[ -]model limit",
+    r"organization concurrency|\u901f\u7387\u9650\u5236|\u8fc7\u4e8e\u9891\u7e41",
+    r"\u6bcf(?:\u5206\u949f|[\u5929\u65e5\u79d2])|\u5e76\u53d1|\u9891\u7387|\u9650\u6d41|\u8bf7\u6c42\u8fc7\u591a",
+)
+_WAIT = any_of(
+    r"please wait|wait before|try again (?:in|after|later)|retry(?: again)? (?:in|after|later)|\u8bf7\u7a0d\u540e"
+)
+"""Advice to wait. It stands behind anything, an overflow and a server's fault too."""
 
 _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
@@ -38,19 +54,8 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ),
     ),
     ("model", any_of(r"\b(?:deployment|model)\b.{0,40}\b(?:does not exist|not exist\b|not found)")),
-    (
-        "rate",
-        any_of(
-            r"\bper[ _-]?(?:min(?:ute)?|hour|day|second)s?\b|/ ?min(?:ute)?\b"
-            r"|\b[tr]p[mds]\b|\bqps\b|for this (?:minute|hour|day)",
-            r"\b(?:daily|weekly|monthly|hourly) (?:\w+ ){0,2}limit|\b\d{1,2}[ -]?hours? limit",
-            r"rate[ _-]?limit|throttl(?:ed|ing)|too many requests|slow down|in this interval|number of requests?\b",
-            r"please wait|wait before|try again (?:in|after|later)|retry(?: again)? (?:in|after|later)|retry-after",
-            r"concurren(?:t|cy) (?:requests|limit|connections)|too many concurrent|per[ -]model limit",
-            r"organization concurrency|\u901f\u7387\u9650\u5236|\u8fc7\u4e8e\u9891\u7e41|\u8bf7\u7a0d\u540e",
-            r"\u6bcf(?:\u5206\u949f|[\u5929\u65e5\u79d2])|\u5e76\u53d1|\u9891\u7387|\u9650\u6d41|\u8bf7\u6c42\u8fc7\u591a",
-        ),
-    ),
+    ("rate", _RATE),
+    ("rate", _WAIT),
     (
         "quota",  # what only money lifts: a model's window is raised by nobody's visit
         any_of(
@@ -78,19 +83,27 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         "string_length",
         any_of(
             r"(?:string|array) too long|string_above_max_length|expected an? (?:string|array) with max\w{0,4} length",
-            r"maximum length \d+, but got|\bfile content\b.{0,40}\bexceed|use offset and limit",
+            r"maximum length \d+, but got|\bexpected maxlength\b|\bfile content\b.{0,40}\bexceed|use offset and limit",
             r"string should have at (?:most|least)|at most \d+ characters",
             r"\w(?:_key|_id|name|description|metadata|url)s?\b.{0,12}\btoo long\b",
         ),
     ),
     (
+        "server",  # what is full is the machine; a size in bytes stands there too
+        any_of(
+            r"\b(?:system|gpu|device|process|physical|available|insufficient|enough|prefill) memory\b",
+            r"\bmemory[ _](?:guard|limit)|\bout of memory\b",
+        ),
+    ),
+    (
         "bytes",
         any_of(
-            r"\b(?:body|payload|entity|content[ -]length)\b.{0,40}?\b(?:too large|exceed(?:s|ed)?|over the|limit)\b",
+            r"\b(?:body|payload|entity|content[ -]length)\b.{0,40}?\b(?:too large|exceed(?:s|ed)?|over the|limit)\b"
+            r"(?!.{0,80}\d ?tokens?\b)",
             r"\b(?:exceed(?:s|ed)?|over) (?:the )?(?:maximum|max|allowed) (?:request "
             r"|payload |body )?size\b(?! of the (?:con|pro))",
             r"payload limit|(?:request|payload|entity|body|content)_too_large",
-            r"\bclosed?\b.{0,12}\b1009\b|\bcode\W{1,3}1009\b|\b1009\W{1,3}message"  # a count of tokens may be 1009
+            r"\bclosed?\b.{0,40}\b1009\b|\b1009\W{1,3}message too"  # tokens, an error's code may be 1009
             r"|\b(?:websocket|grpc|frame)\b.{0,60}\btoo (?:big|large|long)|\bmessage too big\b",
             r"received message larger than max|(?:\u8bf7\u6c42\u4f53|\u6587\u4ef6).{0,10}(?:\u8fc7\u5927|\u8d85)",
             r"\brequest (?:is )?too large(?! for (?:the )?(?:model|context))(?!.{0,200}tokens?\b)",
@@ -101,10 +114,10 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         "empty_block",
         any_of(
             r"non-?whitespace text|for empty text|content is empty|empty (?:text|content) (?:block|part)",
-            r"\b(?:text|content|message|part)s?\b(?:(?!tokens|\. ).){0,80}?"
+            r"\b(?:text|content|message|part)s?\b(?!['\"] ?:)(?:(?!tokens|\. ).){0,80}?"
             r"\b(?:is|are|was|were|cannot be|must not be|may not be|can't be) (?:empty|blank)\b",
             r"must (?:be|have|contain) non-?empty|non-?empty content|at least one (?:content|parts?)\b",
-            r"\bcontents? is not specified",
+            r"\bcontents? is not specified|\blength must be greater than 0\b",
         ),
     ),
     (
@@ -122,7 +135,7 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"function call(?:ing)?(?: output| turn| parts?)|function response parts?|tool messages? (?:must|respond)",
             r"no tool (?:output|call) found|duplicate items?\b|function response turn|single tool[ -]call",
             rf"(?:number|count|amount) of {_CALLS}|{_CALLS} (?:and|does not|do not|don't|must) ",
-            rf"{_CALLS}(?:'s)?.{{0,20}}\b(?:not found|missing|without)\b",
+            rf"{_CALLS}(?:'s)?.{{0,60}}\b(?:not found|missing|without)\b",
         ),
     ),
     ("config", any_of(r"must be greater than.{0,30}budget_tokens|budget_tokens.{0,30}(?:must|should) be")),
@@ -137,11 +150,11 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
         "output_cap",
         any_of(
-            rf"(?<!\band )(?<!\+ )(?<!\bor )\b{OUT}\b[^.+]{{0,40}}?(?:must be (?:<|less"
+            rf"(?<!\band )(?<!\+ )(?<!\bor )\b{OUT}\b{_NEAR}(?:must be (?:<|less"
             rf"|at most|no more|between|lower|smaller)"
-            r"|exceed|too (?:large|high|big)|larger than|greater than|cannot be|should be|> ?\d"
-            r"|(?:supported|valid|allowed) range)",
-            rf"(?:supported|valid|allowed) range (?:of|for) {OUT}",
+            r"|exceed|too (?:large|high|big)|larger than|greater than|cannot be (?!set\b)|should be|> ?\d"
+            r"|(?:supported|valid|allowed) range|range is \[?\d)",
+            rf"(?:supported|valid|allowed) range (?:of|for) {OUT}|\b{OUT}\b[^.+]{{0,80}}?\babove maximum value",
             r"(?<!\+ )(?<!and )\bmax(?:imum)? (?:\w+ )?tokens must be (?:<|less|at most|no more)",
             r"(?<!\+ )(?<!and )(?<!or )\b(?:output|completion|response|answer) tokens?\b.{0,30}"
             r"\bexceed(?:s|ed)?\b(?! (?:the )?(?:model's )?(?:context|window))",
@@ -158,13 +171,14 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
         "shape",
         any_of(
-            r"roles? must alternate|alternat\w{0,5} between|first message must|in the same turn|last message|prefill",
-            r"final (?:position|turn)|unexpected role|invalid role",
+            r"(?:must|should) (?:be )?alternat(?:e|ing)\b|alternat\w{0,5} between|first message must|in the same turn",
+            r"last message|prefill|message must be at the (?:beginning|start|end)",
+            r"final (?:position|turn)|unexpected role|invalid (?:message )?role",
             r"must (?:start|end|begin) with an? (?:user|assistant)|at least one message|\b(?:first|last) role\b",
             r"\broles? '?\w+'? after role|with (?:the )?role (?:of )?'?user",
         ),
     ),
-    ("auth", any_of(r"api[ _-]?key|unauthori[sz]ed|authenticat|permission|forbidden|denied|invalid (?:token|cred)"
+    ("auth", any_of(r"api[ _-]?key|unauthori[sz]ed|authenticat|permission|\bforbidden|denied|invalid (?:token|cred)"
             r"|(?:security|access|api) token\b.{0,30}\b(?:expired|invalid)|this credential")),
     (
         "model",
@@ -181,7 +195,7 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         any_of(
             r"overload|internal (?:server )?error|service (?:is )?(?:temporarily )?unavailable|bad gateway|timed? ?out",
             r"time-out|upstream (?:connect|error)|connection (?:reset|refused|error)|socket hang up|at capacity",
-            r"server had an error|unexpected error|out of memory|more system memory",
+            r"server had an error|unexpected error|\bdegraded\b|\bis (?:currently |still )?loading\b",
         ),
     ),
     (
@@ -193,7 +207,8 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"|not permitted|extra inputs",
             r"unrecognized (?:request )?argument|unexpected (?:keyword|field)"
             r"|input should be|schema is invalid|\u53c2\u6570",
-            r"\btool_choice\b|must be unique|may only be set",
+            r"\btool_choice\b(?!['\"]? ?: ?['\"{])|must be unique|may only be set|must contain the word",
+            r"\bjson (?:format|schema|mode)\b|\b(?:is|are) not (?:available|allowed|enabled)\b|set at the same time",
             r"should have at (?:most|least)|below minimum value|above maximum value",
             r"\bmust be (?:less|lower|greater|higher|at least|at most|between|one of)\b",
         ),
@@ -235,11 +250,18 @@ def by_words(text: str) -> Kind:
     """Return the kind a text tells of by its words alone, ``unknown`` where they tell none."""
     text = text.lower()
     for kind, words in _NARROW:
-        if words.search(text) and not (kind == "output_cap" and BESIDE.search(text)):
+        if words.search(text):
+            if (kind == "output_cap" and BESIDE.search(text)) or (words is _WAIT and PLAINLY.search(text)):
+                continue
             return kind
     if TOO_LONG.search(text):
         return "overflow"
     return next((kind for kind, words in _LATE if words.search(text)), "unknown")
+
+
+def only_waits(text: str) -> bool:
+    """Whether a text of the kind ``rate`` advises to wait and says of no rate."""
+    return not _RATE.search(text.lower())
 
 
 def by_codes(said: Said) -> Kind:

@@ -29,7 +29,7 @@ NUMBER = re.compile(
     rf"(?<![{_LETTERS}./#\-])(?:"
     r"(?P<group>\d{1,3}(?P<sep>[,.'_ ])\d{3}(?:(?P=sep)\d{3}){0,3}(?!\d|[.,]\d)|\d{1,2}(?:,\d{2}){1,4},\d{3}(?!\d))"
     r"|(?P<short>\d{1,5}(?:\.\d{1,3})?) ?(?P<unit>[kKmM])(?![\w-])"
-    rf"|(?P<plain>\d{{1,12}})(?![{_LETTERS}]|[.,]\d)"
+    rf"|(?P<plain>\d{{1,12}})(?:(?=(?i:tokens?)\b)|(?![{_LETTERS}]|[.,]\d))"
     r")"
 )
 
@@ -40,7 +40,8 @@ _UNIT_OTHER = re.compile(
     r"|[ -]?tokens? ?(?:per|/) ?(?:min|hour|day|second|sec)",
     re.IGNORECASE,
 )
-_EXCESS = re.compile(r"\bby(?: about| approximately| roughly| over)? ?$", re.IGNORECASE)
+_EXCESS = re.compile(r"\b(?:by(?: about| approximately| roughly| over)?|at least) ?$", re.IGNORECASE)
+"""Before what a request was too much by, and before what it had at least: neither is its size."""
 _CODED = re.compile(
     r"\b(?:code|status|error|errno|http|line|column|retry|attempt|step|index)[ :=#(]{0,3}$", re.IGNORECASE
 )
@@ -61,7 +62,7 @@ _OUT_LEFT = re.compile(
 _OVER_ROOM = re.compile(r" ?> ?\d[\d.,'_]{0,14} - \d")
 """Behind an answer's allowance that is more than the window less the input."""
 _OUT_RIGHT = re.compile(
-    rf"[ -]?(?:{_OUT_NAME}|(?:tokens? )?(?:is |are )?(?:in|for|of|from) (?:the |your |its )?(?:max )?"
+    rf"[ -]?['\"]?(?:{_OUT_NAME}|(?:tokens? )?(?:is |are )?(?:in|for|of|from) (?:the |your |its )?(?:max )?"
     r"(?:completion|output|response|answer|generation|reply))\b",
     re.IGNORECASE,
 )
@@ -94,7 +95,7 @@ _LIMIT_LEFT = re.compile(
     r"(?:\b(?:model(?:'s)? context|limit|limits|limited|maximum|max|max_\w{1,20}|n_ctx"
     r"|allowed|permitted|supported|supports?|accepts?"
     r"|allows?|up to"
-    r"|at most|no more than|(?:less|fewer) than|(?:cannot|can't|must not|may not) exceed)\b"
+    r"|at most|no more than|truncate to|(?:less|fewer) than|(?:cannot|can't|must not|may not) exceed)\b"
     r"|\b(?:context|model|model's|sequence|token)(?:'s)?[ _-](?:window|length|size|limit|len|capacity|budget)\b"
     r"|\u6700\u5927|\u4e0a\u9650|\u9650\u5236|\u6700\u591a)"
     r"(?:[ _:=(,\"-]{1,3}(?:number|tokens?|length|window|size|prompt|input|context|model|limit|allowed|supported"
@@ -122,7 +123,7 @@ _USED_LEFT = re.compile(
     r"|given|got|received|uses?|used|is using|estimated|for model|totall?(?:ing|s|ed)?|counts?|length|size|long"
     r"|large|n_keep"
     r"|n_prompt_tokens|n_tokens|num_tokens"
-    r"|input_tokens|prompt_tokens|tokens|prompt|input|inputs|messages|request|conversation|history|context)\b"
+    r"|input_tokens|input_ids|prompt_tokens|tokens|prompt|input|inputs|messages|request|conversation|history|context)\b"
     r"|\u5f53\u524d|\u5b9e\u9645|\u8f93\u5165)"
     r"(?:[ :=(]{1,2}(?:is|was|are|were|of|a|an|at|with|has|in|about|approximately|around|roughly|over|nearly"
     r"|total|tokens?"
@@ -137,7 +138,7 @@ _ABOUT = re.compile(
 _MOST = r"\u6700\u5927|\u4e0a\u9650|\u9650\u5236|\u6700\u591a|\u6700\u9ad8"
 _SAID = re.compile(
     r"(?:^|[-.,;:(] ?|\b(?:but|yet|and|while|whereas) )"
-    r"(?:given|got|received|requested|current(?:ly)?|actual|provided|you (?:sent|provided|requested))"
+    r"(?:given|got|received|requested|required|current(?:ly)?|actual|provided|you (?:sent|provided|requested))"
     rf"[ :=]{{1,3}}$|(?:\u4f20\u5165|\u8bf7\u6c42|\u8f93\u5165)(?:(?!{_MOST})[\u4e00-\u9fff]){{0,8}}[ :=(]{{0,3}}$",
     re.IGNORECASE,
 )
@@ -192,8 +193,8 @@ class _Seen(msgspec.Struct, frozen=True):
 def read(text: str, fields: Mapping[str, int]) -> Figures:
     """Return the figures of an overflow's text, or of the fields beside it where the text has none.
 
-    A status a client put in front ("400 Input tokens exceed ...") is no limit, and an amount only where it
-    is over the limit.
+    A status a client put in front ("400 Input tokens exceed ...", "request 400 Input ...") is no limit, and an amount
+    only where it is over the limit.
     """
     seen = [one for one in _labelled(text) if one.label != "other"]
     limit = next((one for one in seen if one.label == "limit" and not one.front), None)
@@ -263,7 +264,8 @@ def _labelled(text: str) -> list[_Seen]:
         if label == "other" and _SAID.search(left) and any(one.label == "limit" for one in found):
             label = "used"
         words = f"{_sentence(left)[-60:].lstrip()}{number[0]}{re.split(r'[.;,)]', right)[0][:32].rstrip()}"
-        found.append(_Seen(value, label, words.strip(" ,;:("), number.start() == front))
+        bare = label == "used" and 400 <= value < 600 and not _TOKENS.match(right)
+        found.append(_Seen(value, label, words.strip(" ,;:("), bare or number.start() == front))
     return found
 
 

@@ -51,7 +51,7 @@ _LOOSE_CODE = re.compile(
 )
 _LOOSE_FIGURE = re.compile(r"[\"']([A-Za-z_]{3,40})[\"'] ?: ?[\"']?(\d{1,12})[\"']?(?=\s*[,}\]])")
 FRONT = re.compile(
-    r"\W{0,8}(?:(?:api|http|error|status|code|response|request|failed|with|server|returned|got|unexpected"
+    r"\W{0,8}(?:(?:api|http|error|status|code|response|request|failed|with|server|returned|got|unexpected|bad"
     r"|\d{1,2}/\d)[\s:(/#.\[\"'-]{0,4}){0,8}([1-5]\d\d)\b(?![.,]?\d)",
     re.IGNORECASE,
 )
@@ -59,12 +59,19 @@ FRONT = re.compile(
 _ESCAPED = re.compile(r"\\{1,4}u([0-9a-fA-F]{4})")
 _SLASHED = re.compile(r"\\{1,4}([nrt\"'/\\])")
 _JOINED = re.compile("(?<=\\d)[\u00a0\u2009\u202f\u2007](?=\\d{3})")
+_SUMMED = re.compile(r"(?<![\d.,])(\d{4,12}) {1,3}(?=\d{1,12} ?> ?\d)")
+"""A sum held against a limit, whose plus sign the decoding of a form took for a blank; no group has four digits."""
 _UNSEEN = re.compile("[`\u200b-\u200f\u2060\ufeff\u00ad]")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]{0,15}(?: [^<>]{0,200})?/?>")
 _ADDRESS = re.compile(
     r"\b(?:https?://|(?:[a-z0-9][a-z0-9-]{0,40}\.){1,4}[a-z]{2,10}/)[^\s\"'<>)\]}]{0,400}", re.IGNORECASE
 )
 """Where to read on or to pay: a word in it says nothing of what went wrong."""
+_STAMP = re.compile(
+    r"(?<![\w.])\d{4}[-/]\d\d[-/]\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?(?:[.,]\d{1,9})?(?:Z\b|[+-]\d\d:?\d\d\b)?"
+    r"|(?<![\w.:])\d?\d:\d\d:\d\d(?:[.,]\d{1,9})?(?![\w:])"
+)
+"""When it was: a year counts nothing."""
 _BLANK = re.compile(r"\s+")
 
 
@@ -276,11 +283,11 @@ def clean(text: str) -> str:
     text = _TAG.sub(" ", text)
     if "&" in text:
         text = html.unescape(text)
-    text = _ADDRESS.sub(" ", text)
+    text = _STAMP.sub(" ", _ADDRESS.sub(" ", text))
     text = _JOINED.sub(",", text)
     text = unicodedata.normalize("NFKC", text)
     text = _UNSEEN.sub("", text).replace("\u2019", "'")
-    return _BLANK.sub(" ", text).strip()
+    return _SUMMED.sub(r"\1 + ", _BLANK.sub(" ", text)).strip()
 
 
 def _letter(code: int) -> str:

@@ -52,9 +52,15 @@ BESIDE = re.compile(
 )
 """An output allowance named beside the input: the two together are too much, which is an overflow."""
 
-TOO_LONG = any_of(
+_LONG = (
     rf"\b{_IN}\b(?: ?\([^()]{{0,40}}\)| tokens?| length| size| history){{0,3}},?"
-    r"(?: is| are| was| were| has become| became| got)? too (?:long|large|big)\b",
+    r"(?: is| are| was| were| has become| became| got)? too (?:long|large|big)\b"
+)
+PLAINLY = any_of(_LONG, r"\bcontext[ _-]?(?:window|length|size)\b")
+"""Words of an overflow that nobody says of a rate."""
+
+TOO_LONG = any_of(
+    _LONG,
     rf"{_OVER}\b.{{0,60}}?\b{_WIN}",
     rf"\b{_WIN}.{{0,40}}?\b{_OVER}",
     rf"\b(?:tokens?|{_IN})\b.{{0,60}}?\bexceed(?:s|ed|ing)?\b.{{0,50}}?"
@@ -78,6 +84,9 @@ TOO_LONG = any_of(
     rf"\d ?tokens?\b.{{0,20}}?\b(?:but|while|whereas|yet|and|exceed\w{{0,3}})\b.{{0,50}}?(?:\b{_WIN}|\bmodel only)",
     rf"\b{_IN}\b(?: tokens?)? (?:must|should|may|can) (?:have|contain|be|hold) (?:only )?{_LESS} "
     r"\d[\d.,]{0,12} tokens?\b",
+    rf"\b(?:inputs?|prompt)[ _]tokens?\b(?: ?\([^()]{{0,40}}\))? (?:must|should) be {_LESS} (?:the )?{_WIN}",
+    r"\btoo (?:long|large|big)\b.{0,60}?\bmax(?:imum)? (?:size|length|count)(?: is|:| of)? ?\d[\d.,'_ ]{0,14}tokens?\b",
+    r"\btruncate to \d.{0,20}\brequired \d",
     r"\d ?tokens?\b.{0,40}?\bcontext (?:is|of|has) (?:only )?\d",
     r"\bmax(?:imum)? (?:input|prompt|context) tokens?(?: is|:| of|=)? ?\d.{0,40}\d",
     r"\btokens?\b.{0,40}?\b(?:over|above|past|beyond) (?:the |our )?(?:limit|maximum)\b",

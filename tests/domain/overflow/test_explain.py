@@ -79,6 +79,18 @@ WRAPPED: dict[str, Callable[[str], str]] = {
     "Responses": lambda text: json.dumps(
         {"type": "response.failed", "response": {"error": {"code": "x", "message": text}}}
     ),
+    "a log's line": lambda text: f"2025-03-14 12:44:19.705 | ERROR    | app.llm:ask_tool:278 - request failed: {text}",
+    "another log's": lambda text: f"[2026-09-15T09:36:38.697+08:00] [error] 10.0.0.7:8080 request 14:05:59 {text}",
+    "a model's name": lambda text: (
+        f"[openai/gpt-4-1106-preview] {text} (model: glm-4-9b-128k, qwen2.5-72b-instruct-131072)"
+    ),
+    "an id": lambda text: (
+        f"{text} (request id: 202504050808476211941993G1b22XE, GH F680:9BF9A:15BFBF5:1874AAA:696FF32F)"
+    ),
+    "retries": lambda text: f"stream disconnected before completion: {text}; retrying 4/5 in 1.634s…",
+    "a trace": lambda text: (
+        f"Error: {text}\n    at B9.generate (file:///x/cli.js:459:10797)\n    at makeRequest (/$b:51:7694)"
+    ),
     "cut off": escaped,
     "HTML": lambda text: f"<html><body><h1>Bad Request</h1><p>{html.escape(text)}</p></body></html>",
     "capitals": str.upper,
@@ -103,7 +115,7 @@ def moved(one: dict[str, Any], factor: int, grouped: str) -> dict[str, Any]:
         value = int(number[0]) * factor
         return f"{value:,}".replace(",", grouped) if grouped else str(value)
 
-    text = re.sub(r"(?<![\w.-])\d{2,}(?![\w.]\w)", write, one["text"])
+    text = re.sub(r"(?<![\w.-])\d{2,}(?:(?=tokens)|(?![\w.]\w))", write, one["text"])
     return {**one, "text": text, "limit": one["limit"] * factor, "used": one["used"] * factor}
 
 
@@ -362,3 +374,28 @@ def test_an_input_that_fits_by_itself_is_not_the_cause(taken: int, driven: bool)
     assert said.output_driven == driven
     assert (said.limit, said.used, said.input, said.output) == (131_072, taken + 131_072, taken, 131_072)
     assert ("output allowance" in said.what_to_do) == driven
+
+
+@pytest.mark.rule("OVER-3", "OVER-8")
+@pytest.mark.parametrize(("asked", "driven"), [(32_000, False), (98_303, False), (98_304, True), (131_072, True)])
+def test_what_a_request_had_at_least_is_no_size_of_it(asked: int, driven: bool):
+    """A server that stops counting names the first count too many: by it a request of any size would just miss."""
+    said = explain(
+        400,
+        f"This model's maximum context length is 131072 tokens. However, you requested {asked} output tokens and your "
+        f"prompt contains at least {131_073 - asked} input tokens, for a total of at least 131073 tokens.",
+    )
+    assert said.overflow
+    assert said.output_driven == driven
+    assert (said.limit, said.used, said.input, said.output) == (131_072, 0, -1, asked)
+
+
+@pytest.mark.rule("OVER-4")
+@pytest.mark.parametrize("advice", ["Please wait and", "Retry later.", "Try again in a few moments."])
+def test_advice_to_wait_decides_only_where_nothing_else_does(advice: str):
+    assert explain(400, f"{advice} Something happened.").kind == "rate"
+    assert explain(503, f"{advice} Something happened.").kind == "server"
+    assert explain(503, f"{advice} Rate limit reached.").kind == "rate"
+    assert explain(400, f"{advice} The tokens of this key are spent for this minute.").kind == "rate"
+    for long in ("the prompt is too long", "conversation is too large", "context window exceeded"):
+        assert explain(400, f"{advice} {long}: 210000 tokens > 200000 maximum").limit == 200_000
