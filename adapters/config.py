@@ -14,7 +14,9 @@ import platformdirs
 import pydantic
 
 from ..domain.errors import OptionError
-from ..domain.policy import Policy, make_policy
+from ..domain.policy import TIMES, Policy, is_time, make_policy
+from ..domain.settings import Wrong, fault
+from ..storage.stores import place
 from .models.summarizers import Anthropic, OpenAI, Summarizer
 from .models.windows import Limits
 
@@ -85,10 +87,12 @@ class Config(pydantic.BaseModel):
         found = {**UPSTREAMS, **given}
         for name, url in found.items():
             parts = urlsplit(url)
+            shown = url.rpartition("@")[2].partition("?")[0]  # no key gets into an error
+            said = f"the upstream {name} is an address"
             if parts.scheme not in {"http", "https"} or not parts.hostname:
-                raise ValueError(f"{name} must be an address such as https://host or http://127.0.0.1:8080")
+                raise Wrong(f"{said} such as https://host or http://127.0.0.1:8080", shown)
             if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-                raise ValueError(f"{name} must be an address alone: no key, no query; keys come from the client")
+                raise Wrong(f"{said} alone: no key, no query; keys come from the client", shown)
             found[name] = url.rstrip("/")
         return found
 
@@ -98,7 +102,12 @@ class Config(pydantic.BaseModel):
         try:
             make_policy(given)
         except OptionError as error:
-            raise ValueError(error.message) from None
+            said = error.message.replace(repr(error.where), repr(f"policy.{error.where}"), 1)
+            raise Wrong(said, error.value) from None
+        ttl = given.get("cache_ttl", "never")
+        for text in ttl.values() if isinstance(ttl, dict) else (ttl,):
+            if not is_time(text):
+                raise Wrong(f"the setting 'policy.cache_ttl' cannot be used: it takes {TIMES}", text)
         return given
 
 
@@ -119,7 +128,7 @@ ENVIRONMENT = {
 def config_path(environ: Mapping[str, str] | None = None) -> Path:
     """Return where the configuration is looked for: ``FOLDLOG_CONFIG``, else the user's configuration folder."""
     named = (os.environ if environ is None else environ).get(ENV, "")
-    return Path(named).expanduser() if named else platformdirs.user_config_path("foldlog") / FILE
+    return place(named, ENV) if named else platformdirs.user_config_path("foldlog") / FILE
 
 
 def load(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
@@ -133,7 +142,7 @@ def load(path: str | Path | None = None, environ: Mapping[str, str] | None = Non
     try:
         config = Config.model_validate(given)
     except pydantic.ValidationError as error:
-        raise _refusal(error, str(where)) from None
+        raise _refusal(error, str(where), given) from None
     for variable, key in ENVIRONMENT.items():
         value = env.get(variable, "")
         if value:
@@ -186,18 +195,9 @@ def _overridden(config: Config, variable: str, key: str, value: str) -> Config:
     try:
         return Config.model_validate(data)
     except pydantic.ValidationError as error:
-        raise _refusal(error, variable, value) from None
+        raise _refusal(error, variable, data) from None
 
 
-def _refusal(error: pydantic.ValidationError, where: str, value: Any = None) -> OptionError:
-    first = error.errors()[0]
-    names = [str(piece) for piece in first["loc"]]
-    key = ".".join(names) or "the file"
-    if first["type"] == "extra_forbidden":
-        known = sorted(Asked.model_fields if names[0] == "summarizer" else Config.model_fields)
-        known = sorted(Limits.model_fields) if names[0] == "models" else known
-        return OptionError(f"there is no setting {key!r}; there are {', '.join(known)}", value=names[-1], where=where)
-    said = first["msg"].removeprefix("Value error, ")
-    return OptionError(
-        f"the setting {key!r} cannot be used: {said}", value=first.get("input") if value is None else value, where=where
-    )
+def _refusal(error: pydantic.ValidationError, where: str, given: Any) -> OptionError:
+    found = fault(error, Config, given)
+    return OptionError(found.said, value=found.value, where=where)

@@ -13,6 +13,7 @@ import pydantic
 
 from .errors import OptionError
 from .names import kind
+from .settings import fault
 
 DEFAULT_THRESHOLD = 65.0
 DEFAULT_TTL_MS = 300_000
@@ -127,11 +128,9 @@ def make_policy(given: Policy | dict[str, Any] | bytes | None) -> Policy:
         made.canonical()
         return made
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(piece) for piece in first["loc"]) or "policy"
-        raise OptionError(
-            f"the setting {name!r} cannot be used: {first['msg']}", value=first.get("input"), where=name
-        ) from None
+        raw = msgspec.json.decode(given) if isinstance(given, bytes) else given
+        found = fault(error, Policy, raw)
+        raise OptionError(found.said, value=found.value, where=found.name or "policy") from None
     except UnicodeEncodeError as error:
         raise OptionError(
             f"a setting holds text that is not Unicode: {error.reason}", value=error.object, where="policy"
@@ -181,6 +180,15 @@ def parse_ttl(text: str | None) -> int:
         return NEVER_MS
     match = _TTL.match(text.strip().lower())
     return int(match[1]) * _UNIT_MS[match[2]] if match else DEFAULT_TTL_MS
+
+
+TIMES = "a time such as 90s, 5m or 1h, digits alone (ms), or never"
+
+
+def is_time(given: object) -> bool:
+    """Whether a text is a cache lifetime, so that nobody's ``5x`` is silently five minutes."""
+    text = given.strip().lower() if isinstance(given, str) else ""
+    return text == "never" or _TTL.match(text) is not None
 
 
 def lookup_keys(model: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .errors import RangeError
+from .errors import RangeError, shown
 
 LIMIT = 1000
 """Most numbers one range, and one list in total, may name."""
@@ -24,9 +24,9 @@ def parse_tags(text: object) -> tuple[int, ...]:
         low = _number(first, item)
         high = _number(last, item) if dash else low
         if high < low:
-            raise RangeError(f"the range {item.strip()!r} runs backwards; write {high}-{low}", value=text)
+            raise RangeError(f"the range {shown(item.strip())} runs backwards; write {high}-{low}", value=text)
         if high - low >= LIMIT:
-            raise RangeError(f"the range {item.strip()!r} names more than {LIMIT} tags", value=text)
+            raise RangeError(f"the range {shown(item.strip())} names more than {LIMIT} tags", value=text)
         found.update(range(low, high + 1))
         if len(found) > LIMIT:
             raise RangeError(f"the list names more than {LIMIT} tags", value=text)
@@ -41,7 +41,7 @@ def show_tags(tags: tuple[int, ...] | list[int]) -> str:
 def _number(text: str, item: str) -> int:
     # str.isdigit accepts superscripts and other scripts' digits, which int() or an agent would read differently
     if not text or not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
-        raise RangeError(f"{item.strip()!r} is not a tag number or a range A-B of them", value=item.strip())
+        raise RangeError(f"{shown(item.strip())} is not a tag number or a range A-B of them", value=item.strip())
     return int(text)
 
 

@@ -33,6 +33,14 @@ def default_url() -> str:
     return f"sqlite:///{platformdirs.user_data_path('foldlog') / FILE}"
 
 
+def place(given: str, where: str = "url") -> Path:
+    """Return the path a person gave, ``~`` resolved. Raises ``OptionError`` for the home of somebody unknown."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:
+        raise OptionError("nobody of that name has a home folder on this machine", value=given, where=where) from None
+
+
 def _backend(url: str) -> Backend:
     if not isinstance(url, str):
         raise OptionError(f"a store is named by a URL, one of: {FORMS}", value=url, where="url")
@@ -48,7 +56,7 @@ def _backend(url: str) -> Backend:
             raise OptionError(f"the URL names no file; a store is one of: {FORMS}", value=url, where="url")
         from .sqlite import SQLiteBackend
 
-        return SQLiteBackend(Path(path).expanduser())
+        return SQLiteBackend(place(path))
     if url.startswith("postgresql://"):
         try:
             from .postgres import PostgresBackend
@@ -57,4 +65,7 @@ def _backend(url: str) -> Backend:
                 "PostgreSQL needs the extra packages of `pip install 'foldlog[postgres]'`", value=str(error)
             ) from error
         return PostgresBackend(url)
-    raise OptionError(f"foldlog knows no store of this kind; a store is one of: {FORMS}", value=url, where="url")
+    said = f"foldlog knows no store of this kind; a store is one of: {FORMS}"
+    if "://" not in url:
+        said = f"a store is named by a URL; for a file of that name write sqlite:///{url}"
+    raise OptionError(said, value=url, where="url")

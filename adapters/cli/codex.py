@@ -18,10 +18,10 @@ def provider(args: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]
 
     Read from ``config.toml``, its profile, and the ``-c`` flags among ``args``, in which the last one wins.
     """
-    home = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", "~")) / ".codex").expanduser()
+    home = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", "~")) / ".codex")
     try:
-        found = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = tomllib.loads((home.expanduser() / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RuntimeError):  # the last: nobody of that name has a home folder
         found = {}
     for _, _, path, value in _flags(args):
         _set(found, path, value)

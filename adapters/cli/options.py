@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +12,10 @@ import typer
 
 from ...api import Engine, wall_clock
 from ...domain.errors import OptionError, StoreUnavailable
-from ...domain.policy import Policy, make_policy
+from ...domain.policy import TIMES, Policy, is_time, make_policy
 from ...storage.protocol import open_log
-from ...storage.stores import default_url
+from ...storage.stores import default_url, place
+from .. import config as configuration
 from ..models.tokens import ENCODING, tokenizer
 
 Db = Annotated[
@@ -25,7 +25,7 @@ Db = Annotated[
         metavar="URL",
         show_default=False,
         help="The store: sqlite:///path, postgresql://user@host/database or memory:. "
-        "Without it FOLDLOG_DB, else a file in your data folder.",
+        "Without it FOLDLOG_DB, then the configured one, else a file in your data folder.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -33,16 +33,19 @@ SessionName = Annotated[
     str, typer.Argument(metavar="SESSION", help="A session: harness/id, or its id alone where only one has it.")
 ]
 
-_TTL = re.compile(r"\d{1,12}[smh]?|never")
-
 
 @contextmanager
 def reading(url: str | None) -> Iterator[Engine]:
     """Open a store that is there already. Raises ``OptionError``, ``StoreUnavailable``; nothing is created."""
-    where = default_url() if url is None else url
+    where = (configuration.load().db or default_url()) if url is None else url
     path = sqlite_path(where)
-    if path is not None and not path.exists():
-        raise StoreUnavailable("there is no store at this place; --db names another", value=where)
+    try:
+        missing = path is not None and not path.exists()
+    except OSError:  # a folder nobody may look into, a name too long: opening it says which
+        missing = False
+    if missing:
+        at = str(path.absolute()) if path is not None else ""
+        raise StoreUnavailable("there is no store at this place; --db names another", value=where, where=at)
     # no command that reads counts tokens, and loading the vocabulary takes longer than most of them
     engine = Engine(open_log(where), _count, ENCODING, wall_clock)
     with engine:
@@ -58,7 +61,7 @@ def sqlite_path(url: str) -> Path | None:
     given = url.removeprefix("sqlite:///")
     if given == url or not given or "\x00" in given:
         return None
-    return Path(given).expanduser()
+    return place(given)
 
 
 def policy(settings: Sequence[str]) -> Policy | None:
@@ -80,9 +83,7 @@ def policy(settings: Sequence[str]) -> Policy | None:
     try:
         return make_policy(given)
     except OptionError as error:
-        # pydantic names which of a setting's forms it tried last; the setting is what a person gave
-        message = error.message.replace(repr(error.where), repr(error.where.split(".", maxsplit=1)[0]))
-        raise OptionError(message, value=error.value, where="--set") from None
+        raise OptionError(error.message, value=error.value, where="--set") from None
 
 
 def _value(name: str, value: str) -> Any:
@@ -97,10 +98,7 @@ def _value(name: str, value: str) -> Any:
         found = value
     if name == "cache_ttl":
         for text in found.values() if isinstance(found, dict) else (found,):
-            if not isinstance(text, str) or not _TTL.fullmatch(text.strip().lower()):
-                raise OptionError(
-                    "the setting 'cache_ttl' must be a time such as 90s, 5m or 1h, digits alone (ms), or never",
-                    value=text,
-                    where="--set",
-                )
+            if not is_time(text):
+                said = f"the setting 'cache_ttl' cannot be used: it takes {TIMES}"
+                raise OptionError(said, value=text, where="--set")
     return found

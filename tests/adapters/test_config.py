@@ -79,8 +79,17 @@ execute_threshold_percentage = 50
         ("[models.x]\ncontext = -1", "models.x.context", "-1"),
         ("[models.x]\nwindow = 1", "models.x.window", "window"),
         ("summarizer = 'clever'", "summarizer", "clever"),
-        ("[policy]\nexecute_threshold_percentage = 5", "policy", "5"),
-        ("[policy]\ncolour = 'red'", "policy", "red"),
+        ("[policy]\nexecute_threshold_percentage = 5", "'policy.execute_threshold_percentage'", "20 or more (got 5)"),
+        ("[policy]\nprotected_tokens = {m = 'x'}", "'policy.protected_tokens.m'", "a whole number (got 'x')"),
+        ("[policy]\nprotected_tools = {m = 1.5}", "'policy.protected_tools.m'", "a whole number (got 1.5)"),
+        ("[policy]\ncolour = 1", "no setting 'policy.colour'; there are cache_ttl", "(got 'colour')"),
+        ("[policy.memory]\nx = 1", "no setting 'policy.memory.x'; there are auto_search", "(got 'x')"),
+        ("[policy]\ncache_ttl = '5x'", "'policy.cache_ttl'", "5m or 1h, digits alone (ms), or never (got '5x')"),
+        ("[policy]\ncache_ttl = {m = '1d'}", "'policy.cache_ttl'", "'1d'"),
+        ("[policy]\ncache_ttl = 5", "'policy.cache_ttl'", "text (got 5)"),
+        ("[summarizer]\nkind = 'openai'", "the setting 'summarizer.model' is missing", ""),
+        ("[summarizer]\nkind = 'x'\nmodel = 'y'", "'summarizer.kind'", "'openai' or 'anthropic' (got 'x')"),
+        ("[summarizer]\nkind = 'openai'\nmodel = 'y'\nx = 1", "no setting 'summarizer.x'", "base_url, key_env, kind"),
         ("hot_sessions_mb = 0", "hot_sessions_mb", "0"),
         ("idle_exit_s = nan", "idle_exit_s", "nan"),
         ("port = ", "TOML", ""),
@@ -133,3 +142,5 @@ def test_an_upstream_is_an_address_alone(tmp_path, url):
     with pytest.raises(OptionError) as caught:
         config.load(written(tmp_path, f'[upstreams]\nopenai = "{url}"'), NONE)
     assert "openai" in str(caught.value)
+    assert "key@" not in str(caught.value)
+    assert "key=1" not in str(caught.value)

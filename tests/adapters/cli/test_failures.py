@@ -72,6 +72,54 @@ def test_the_environment_names_the_store(store, monkeypatch):
     assert [one["session"] for one in value("sessions")] == ["trace/played"]
 
 
+@pytest.mark.rule("CLI-31")
+def test_a_configured_store_is_looked_into(store, tmp_path, monkeypatch):
+    """What ``serve`` and ``run`` wrote there is found without naming it; the environment and --db win."""
+    config = tmp_path / "config.toml"
+    config.write_text(f'db = "sqlite:///{store}"')
+    monkeypatch.setenv("FOLDLOG_CONFIG", str(config))
+    monkeypatch.delenv("FOLDLOG_DB", raising=False)
+    assert [one["session"] for one in value("sessions")] == ["trace/played"]
+    assert value("status", "played")["session"] == "played"
+    monkeypatch.setenv("FOLDLOG_DB", str(tmp_path / "other.db"))
+    assert "other.db" in run("sessions").stderr
+    assert "third.db" in run("sessions", db=f"sqlite:///{tmp_path / 'third.db'}").stderr
+
+
+@pytest.mark.rule("CLI-20", "CLI-21")
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite:///" + "/tmp/" + "x" * 300, "too long"), ("sqlite:///~nobody-here/x.db", "has a home folder"),
+        ("sqlite:///none.db", f"{Path.cwd() / 'none.db'}: there is no store"), ("/a/b.db", "write sqlite:////a/b.db"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("how", ["--db", "environment", "configured"])
+def test_a_place_that_cannot_be_is_named(url, said, how, tmp_path, monkeypatch):
+    config = tmp_path / "config.toml"
+    config.write_text(f'db = "{url}"' if how == "configured" else "")
+    monkeypatch.setenv("FOLDLOG_CONFIG", str(config))
+    monkeypatch.setenv("FOLDLOG_DB", url if how == "environment" else "")
+    if how == "environment" and "://" not in url:
+        said = "there is no store"  # it takes plain paths
+    result = run("sessions", db=url if how == "--db" else None)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.rule("CLI-21")
+def test_a_folder_that_may_not_be_looked_into_is_named(monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.exists", refused)
+    monkeypatch.setattr("foldlog.storage.sqlite.os.open", refused, raising=False)
+    result = run("sessions", db="sqlite:////no/such/folder/x.db")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("foldlog: ")
+
+
 def test_a_file_that_is_no_store_is_refused(tmp_path):
     path = tmp_path / "text.db"
     path.write_text("not a database " * 1_000)
