@@ -48,7 +48,7 @@ class Outgoing(msgspec.Struct):
         if request.pass_number == self.number:
             return  # the same request once more
         moved = any(reason.startswith("host_") for reason in request.reasons)
-        goes_on = request.level == "defer" and request.pass_number == self.number + 1 and not moved
+        goes_on = request.level == "defer" and request.base == self.number and not moved
         if goes_on and regions == self.regions:
             for one in request.delta:
                 for message in one.json:
@@ -60,7 +60,7 @@ class Outgoing(msgspec.Struct):
                 self._add(message)
             self.leading, self.head = built.leading, built.head
             self.system, self.tools = wire(built.wire).unmarked(built.system), built.tools
-        self.number = -1 if "host_branch" in request.reasons else request.pass_number
+        self.number = request.pass_number
         self.regions = regions
 
     def copy(self) -> Outgoing:

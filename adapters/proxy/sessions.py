@@ -199,7 +199,7 @@ class Sessions:
             )
             if (
                 request is None
-                or request.pass_number != managed.outgoing.number + 1
+                or request.base != managed.outgoing.number
                 or mine != managed.outgoing.regions
             ):
                 return None

@@ -43,8 +43,8 @@ BOUND = (
 class Thought:
     """What a signature was made over: the host's messages and regions, what stood before it in its own answer.
 
-    ``loose``: bytes before it may have changed for a cause of the host's: its message was off the path at a rebuild,
-    or the request it answered is in no log.
+    ``loose``: bytes before it may have changed for a cause of the host's: its message was off the path at a rebuild, one
+    took it out and it is said again elsewhere, or the request it answered is in no log.
     """
 
     items: list[host.Message]
@@ -178,6 +178,8 @@ def rebuilt(machine: Machine, now: Served) -> None:
         stale = not part["sig"] and machine.codec == "anthropic" and "claude" in model
         assert stale or recovery or model in BINDING, f"THINK-1: {part['s']} left pass {now.number}, and it need not"
         machine.thoughtless.add(part["s"])
+        if part["sig"] in machine.thoughts:  # where its host goes back and says it again, it stands behind other bytes
+            machine.thoughts[part["sig"]].loose = True
         machine.counts["thoughts taken out"] += 1
     here = {part.get("sig") for item in now.items for part in item["parts"]}
     for signature, made in machine.thoughts.items():

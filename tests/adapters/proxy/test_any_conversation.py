@@ -1,0 +1,155 @@
+"""Any conversation of a client: what is sent is the request the log tells of, whatever way the client goes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from checker import anthropic, openai, responses
+from checker.base import broken_rules
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import foldlog
+from foldlog.adapters.historian import Historian
+from foldlog.adapters.models.summarizers import Extractive
+from foldlog.adapters.models.tokens import ENCODING, tokenizer
+from foldlog.adapters.proxy.protocols import protocol_for
+from foldlog.adapters.proxy.protocols.base import Usage
+from foldlog.adapters.proxy.sessions import Opening, Sessions
+from foldlog.api import wall_clock
+from foldlog.domain.errors import Refused
+from foldlog.storage.stores import open_store
+from support.talk import words
+
+PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions", "responses": "/v1/responses"}
+WINDOW = 20_000
+MOVES = ("answer", "answer", "answer", "prompt", "back", "again", "anew", "system", "title", "drop", "full", "restart")
+MOVE = st.tuples(st.sampled_from(MOVES), st.integers(0, 3))
+
+
+def function(wire: str) -> dict[str, Any]:
+    named = {"name": "run", "description": "runs it"}
+    if wire == "anthropic":
+        return {**named, "input_schema": {"type": "object", "properties": {}}}
+    form = {**named, "parameters": {"type": "object", "properties": {}}}
+    return {"type": "function", **form} if wire == "responses" else {"type": "function", "function": form}
+
+
+def prompt(wire: str, text: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "input_text", "text": text}] if wire == "responses" else text}
+
+
+def answer(wire: str, number: int, calls: int) -> list[dict[str, Any]]:
+    """An answer of the model that calls a tool so many times, and the results."""
+    said, out = f"answer {number}", words(60 * number % 700, f"out{number}") + "."
+    ids = [f"call_{number}_{n}" for n in range(calls)]
+    if wire == "anthropic":
+        used = [{"type": "tool_use", "id": id, "name": "run", "input": {"n": number}} for id in ids]
+        back = [{"type": "tool_result", "tool_use_id": id, "content": out} for id in ids]
+        message = {"role": "assistant", "content": [{"type": "text", "text": said}, *used]}
+        return [message, {"role": "user", "content": back}] if ids else [message, prompt(wire, f"go on {number}")]
+    if wire == "openai":
+        asked = [{"id": id, "type": "function", "function": {"name": "run", "arguments": "{}"}} for id in ids]
+        message = {"role": "assistant", "content": said, **({"tool_calls": asked} if asked else {})}
+        results = [{"role": "tool", "tool_call_id": id, "content": out} for id in ids]
+        return [message, *(results or [prompt(wire, f"go on {number}")])]
+    items = [{"type": "function_call", "call_id": id, "name": "run", "arguments": "{}"} for id in ids]
+    outputs = [{"type": "function_call_output", "call_id": id, "output": out} for id in ids]
+    message = {"role": "assistant", "content": [{"type": "output_text", "text": said, "annotations": []}]}
+    return [message, *items, *(outputs or [prompt(wire, f"go on {number}")])]
+
+
+def broken(wire: str, body: dict[str, Any]) -> list[Any]:
+    if wire == "anthropic":
+        return anthropic.check(body)
+    if wire == "openai":
+        return openai.check({name: body[name] for name in ("messages", "tools") if name in body})
+    return responses.check({name: body.get(name) for name in ("input", "tools", "instructions")})
+
+
+class Client:
+    """A client with a conversation, and the proxy's registry over one store."""
+
+    def __init__(self, wire: str, named: bool) -> None:
+        self.wire, self.member = wire, "input" if wire == "responses" else "messages"
+        self.protocol = protocol_for("POST", PATHS[wire])
+        self.headers = {"x-session-id": "it"} if named else {"user-agent": "curl/8"}
+        self.messages, self.number, self.system = [prompt(wire, "hello")], 0, "Be brief."
+        self.last: Any = None
+        self.log = open_store("memory:")
+        self.start()
+
+    def start(self) -> None:
+        summaries = Historian(Extractive(tokenizer()), tokenizer(), inline=True)
+        self.engine = foldlog.Engine(self.log, tokenizer(), ENCODING, wall_clock, summaries)
+        self.sessions = Sessions(self.engine, self.open)
+
+    def open(self, asked: Opening) -> foldlog.Session:
+        return self.engine.session(asked.id, asked.harness, asked.codec, asked.model, WINDOW, mode=asked.mode)
+
+    def body(self, messages: list[Any], **members: Any) -> dict[str, Any]:
+        made = {"model": "m", "max_tokens": 99, "tools": [function(self.wire)], self.member: messages}
+        if self.wire == "openai":
+            made["messages"] = [{"role": "system", "content": self.system}, *messages]
+        else:
+            made["system" if self.wire == "anthropic" else "instructions"] = self.system
+        return {**made, **members}
+
+    def move(self, kind: str, much: int) -> None:
+        """Go on in some way, then send."""
+        if kind == "answer":
+            self.number += 1
+            self.messages = [*self.messages, *answer(self.wire, self.number, much)]
+        elif kind == "prompt":
+            self.messages = [*self.messages, prompt(self.wire, f"and {much}")]
+        elif kind == "back":
+            places = [i for i, one in enumerate(self.messages) if "go on" in json.dumps(one)]
+            if places:
+                self.messages = [*self.messages[: places[-1 - much % len(places)]], prompt(self.wire, "another way")]
+        elif kind == "anew":
+            self.messages = [prompt(self.wire, f"a summary {much}")]
+        elif kind == "system":
+            self.system = f"Be brief. {much}"
+        elif kind == "restart":
+            self.last = None
+            self.start()
+        elif kind == "drop" and self.last is not None:
+            total = len(self.last.session.core.hot().state.tags)
+            self.last.session.reduce(f"{max(total - much, 1)}-{total}")
+        elif kind == "full" and self.last is not None:
+            self.last.report_error(400, f"prompt is too long: {WINDOW + much} tokens > {WINDOW} maximum")
+        self.send(self.messages, {"tools": []} if kind == "title" else {})
+
+    def send(self, messages: list[Any], members: dict[str, Any]) -> None:
+        body = self.body(messages, **members)
+        admitted = self.sessions.admit(self.protocol, self.headers, json.dumps(body).encode())
+        try:
+            if admitted.managed is None:
+                return
+            prepared = self.sessions.prepare(admitted)
+            sent, outgoing = json.loads(prepared.data), admitted.managed.outgoing
+            assert outgoing.messages() == list(prepared.request.built.messages), "PROXY-1: another request was sent"
+            excused = broken_rules(broken(self.wire, body))
+            assert not [one for one in broken(self.wire, sent) if one.rule not in excused], "PROP-2"
+            self.last = prepared.request
+            self.last.report_usage(input=len(prepared.data) // 4, cache_read=0, cache_write=0, output=9)
+            admitted.managed.answered(Usage())
+        except Refused:
+            self.messages = [*self.messages[:1], prompt(self.wire, f"less {self.number}")]
+        finally:
+            self.sessions.done(admitted)
+
+
+@pytest.mark.rule("PROXY-1", "PROP-2")
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(sorted(PATHS)), st.booleans(), st.lists(MOVE, min_size=3, max_size=25))
+@example("anthropic", True, [("full", 0), ("prompt", 0), ("answer", 0), ("answer", 0), ("back", 0)])  # beside the head
+def test_what_is_sent_is_the_request_of_the_log(wire: str, named: bool, moves: list[tuple[str, int]]):
+    client = Client(wire, named)
+    client.send(client.messages, {})
+    for kind, much in moves:
+        client.move(kind, much)
+    for name, _ in client.engine.sessions():
+        assert [one for one in client.engine.audit(name).differences if one.kind != "wire"] == []
