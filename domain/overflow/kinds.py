@@ -31,7 +31,8 @@ _RATE = any_of(
     r"\bper[ _-]?(?:min(?:ute)?|hour|day|second)s?\b|/ ?min(?:ute)?\b"
     r"|\b[tr]p[mds]\b|\bqps\b|for this (?:minute|hour|day)",
     r"(?<!higher )\b(?:daily|weekly|monthly|hourly) (?:\w+ ){0,2}limit|\b\d{1,2}[ -]?hours? limit",
-    r"rate[ _-]?limit|throttl(?:ed|ing)|too many requests|slow down|in this interval|number of requests?\b",
+    r"rate[ _-]?limit|throttl(?:ed|ing)|too many requests|slow down|too quickly|in this interval"
+    r"|number of requests?\b|current requests\b",
     r"(?:try again|retry(?: again)?) (?:in|after) \d|retry-after|resource (?:has been )?exhausted",
     r"concurren(?:t|cy) (?:requests|limit|connections)|too many concurrent|per[ -]model limit",
     r"organization concurrency|\u901f\u7387\u9650\u5236|\u8fc7\u4e8e\u9891\u7e41",
@@ -46,7 +47,7 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
         "quota",
         any_of(
-            r"extra usage is required|long context beta",
+            r"extra usage is required|out of extra usage|long context beta|quota is not enough|\bno quota\b",
             r"\b(?:credit (?:balance|limit)|insufficient[ _](?:quota|balance|funds|credits?))",
             r"exceeded your current quota|\bquota exceeded\b|\bbilling\b|payment required|usage limit",
             r"spend(?:ing)? limit|service quota|\b(?:max|over|team|user|key) budget\b|budget has been exceeded",
@@ -69,7 +70,7 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         any_of(
             r"(?<!tokens of )\bimages?\b(?:(?!tokens).){0,60}?\b(?:dimensions?|pixels?"
             r"|too (?:many|large|big)|exceed(?:s|ing)?|maximum of \d)",
-            r"\b(?:too many|maximum of \d{1,6}|exceed\w{0,3}.{0,30})\s?(?:images?"
+            r"\btoo much media\b|\b(?:too many|maximum of \d{1,6}|exceed\w{0,3}.{0,30})\s?(?:images?"
             r"|pdf pages|media|documents|attachments)\b",
             r"\b(?:images?|pdf|document|file) (?:is|are) too (?:large|big)|process (?:the |this |input )?image",
             rf"\b\d{{1,6}} {_SEEN}(?:(?!tokens|context).){{0,40}}?\b{_MOST}\b",
@@ -82,9 +83,9 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
         "string_length",
         any_of(
-            r"(?:string|array) too long|string_above_max_length|expected an? (?:string|array) with max\w{0,4} length",
+            r"(?:string|array) (?:too long|exceeds)|string_above_max_length|expected an? (?:string|array) with max\w{0,4} length",
             r"maximum length \d+, but got|\bexpected maxlength\b|\bfile content\b.{0,40}\bexceed|use offset and limit",
-            r"string should have at (?:most|least)|at most \d+ characters",
+            r"string should have at (?:most|least)|(?:at most|(?:less|fewer|more) than) \d+ characters",
             r"\w(?:_key|_id|name|description|metadata|url)s?\b.{0,12}\btoo long\b",
         ),
     ),
@@ -102,7 +103,7 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"(?!.{0,80}\d ?tokens?\b)",
             r"\b(?:exceed(?:s|ed)?|over) (?:the )?(?:maximum|max|allowed) (?:request "
             r"|payload |body )?size\b(?! of the (?:con|pro))",
-            r"payload limit|(?:request|payload|entity|body|content)_too_large",
+            r"payload limit|\bbytes are too (?:large|many)\b|(?:request|payload|entity|body|content)_too_large",
             r"\bclosed?\b.{0,40}\b1009\b|\b1009\W{1,3}message too"  # tokens, an error's code may be 1009
             r"|\b(?:websocket|grpc|frame)\b.{0,60}\btoo (?:big|large|long)|\bmessage too big\b",
             r"received message larger than max|(?:\u8bf7\u6c42\u4f53|\u6587\u4ef6).{0,10}(?:\u8fc7\u5927|\u8d85)",
@@ -183,7 +184,7 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
         "model",
         any_of(
-            r"model(?: \S{1,80})? (?:not found|does not exist|not exist|is not (?:available|supported)"
+            r"model(?: \S{1,120})? (?:was |is )?(?:not found|does not exist|not exist|is not (?:available|supported)"
             r"|has been (?:deprecated|decommissioned|retired))",
             r"unknown model|no such model",
         ),
@@ -210,7 +211,7 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"\btool_choice\b(?!['\"]? ?: ?['\"{])|must be unique|may only be set|must contain the word",
             r"\bjson (?:format|schema|mode)\b|\b(?:is|are) not (?:available|allowed|enabled)\b|set at the same time",
             r"should have at (?:most|least)|below minimum value|above maximum value",
-            r"\bmust be (?:less|lower|greater|higher|at least|at most|between|one of)\b",
+            r"\bmust be (?:less|lower|greater|higher|at least|at most|between|one of|strictly)\b",
         ),
     ),
 )  # fmt: skip

@@ -51,11 +51,16 @@ _LOOSE_CODE = re.compile(
 )
 _LOOSE_FIGURE = re.compile(r"[\"']([A-Za-z_]{3,40})[\"'] ?: ?[\"']?(\d{1,12})[\"']?(?=\s*[,}\]])")
 FRONT = re.compile(
-    r"\W{0,8}(?:(?:api|http|error|status|code|response|request|failed|with|server|returned|got|unexpected|bad"
-    r"|\d{1,2}/\d)[\s:(/#.\[\"'-]{0,4}){0,8}([1-5]\d\d)\b(?![.,]?\d)",
+    r"\W{0,8}(?:(?:api|http|error|status|code|response|request|failed|with|server|returned|got|unexpected|bad|reason"
+    r"|\d{1,2}/\d)[\s:(/#.\[\]\"'-]{0,4}){0,8}([1-5]\d\d)\b(?![.,]?\d)",
     re.IGNORECASE,
 )
 """HTTP's status as clients put it in front of what the provider said."""
+_STATED = re.compile(
+    r"\b(?:request failed|status(?:[ _-]?code)?|http error|error code)[\s:=]{1,3}([45]\d\d)\b(?![.,]?\d| ?tokens)",
+    re.IGNORECASE,
+)
+"""HTTP's status behind other words of a client, in any language."""
 _ESCAPED = re.compile(r"\\{1,4}u([0-9a-fA-F]{4})")
 _SLASHED = re.compile(r"\\{1,4}([nrt\"'/\\])")
 _JOINED = re.compile("(?<=\\d)[\u00a0\u2009\u202f\u2007](?=\\d{3})")
@@ -133,6 +138,8 @@ def _look(found: _Found, text: str, depth: int, *, spoken: bool) -> None:
     front = FRONT.match(text[:120])
     if front and not found.status and (depth == 0 or int(front[1]) >= 400):
         found.status = int(front[1])
+    elif not found.status and (stated := _STATED.search(text[:400])):
+        found.status = int(stated[1])
     if depth > DEEP:
         found.text(depth, spoken, text)
         return

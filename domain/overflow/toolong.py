@@ -83,7 +83,7 @@ TOO_LONG = any_of(
     r"\bonly supports? up to [\d,. ]{1,14}",
     rf"\d ?tokens?\b.{{0,20}}?\b(?:but|while|whereas|yet|and|exceed\w{{0,3}})\b.{{0,50}}?(?:\b{_WIN}|\bmodel only)",
     rf"\b{_IN}\b(?: tokens?)? (?:must|should|may|can) (?:have|contain|be|hold) (?:only )?{_LESS} "
-    r"\d[\d.,]{0,12} tokens?\b",
+    r"\d[\d.,'_]{0,14} tokens?\b",
     rf"\b(?:inputs?|prompt)[ _]tokens?\b(?: ?\([^()]{{0,40}}\))? (?:must|should) be {_LESS} (?:the )?{_WIN}",
     r"\btoo (?:long|large|big)\b.{0,60}?\bmax(?:imum)? (?:size|length|count)(?: is|:| of)? ?\d[\d.,'_ ]{0,14}tokens?\b",
     r"\btruncate to \d.{0,20}\brequired \d",
@@ -95,7 +95,7 @@ TOO_LONG = any_of(
     r"\btoo many (?:input|prompt|context) tokens\b|\btoo many tokens in (?:the|your|this)\b",
     r"\btoo many tokens\b.{0,60}?\b(?:cannot exceed|size limit|context|for this model)",
     rf"\b(?:tokens?|{_IN})\b.{{0,60}}?\b(?:cannot|can't|must not|may not|should not) exceed (?:the )?\d",
-    r"\bmax(?:imum)? (?:\w+ )?tokens of \d[\d.,]{0,12} (?:was |were |has been |have been |is )?exceeded",
+    r"\bmax(?:imum)? (?:\w+ )?tokens of \d[\d.,'_]{0,14} (?:was |were |has been |have been |is )?exceeded",
     r"\b(?:prompt|input|messages|conversation|request)\b.{0,60}?\d ?(?:tokens? )?(?:>|\u2265) ?\d",
     r"\breduce (?:the )?(?:length|size|number|amount) of (?:the |your )?"
     r"(?:messages?|prompt|inputs?|conversation|history|context|chat)\b",

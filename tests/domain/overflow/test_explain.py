@@ -91,6 +91,9 @@ WRAPPED: dict[str, Callable[[str], str]] = {
     "a trace": lambda text: (
         f"Error: {text}\n    at B9.generate (file:///x/cli.js:459:10797)\n    at makeRequest (/$b:51:7694)"
     ),
+    "a gateway's tail": lambda text: (
+        f"{text}. Received Model Group=claude-3-5-sonnet-20241022\nAvailable Model Group Fallbacks=None (reset after 23s)"
+    ),
     "cut off": escaped,
     "HTML": lambda text: f"<html><body><h1>Bad Request</h1><p>{html.escape(text)}</p></body></html>",
     "capitals": str.upper,
