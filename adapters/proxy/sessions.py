@@ -197,11 +197,7 @@ class Sessions:
             request = managed.session.last_good(
                 body.messages, system=protocol.system_of(body), tools=protocol.tools_of(body)
             )
-            if (
-                request is None
-                or request.base != managed.outgoing.number
-                or mine != managed.outgoing.regions
-            ):
+            if request is None or request.base != managed.outgoing.number or mine != managed.outgoing.regions:
                 return None
             sent = managed.outgoing.copy()
             sent.follow(request, mine)

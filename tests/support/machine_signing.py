@@ -43,8 +43,8 @@ BOUND = (
 class Thought:
     """What a signature was made over: the host's messages and regions, what stood before it in its own answer.
 
-    ``loose``: bytes before it may have changed for a cause of the host's: its message was off the path at a rebuild, one
-    took it out and it is said again elsewhere, or the request it answered is in no log.
+    ``loose``: bytes before it may have changed for a cause of the host's: its message was off the path at a rebuild, or
+    one took it out and it is said again elsewhere, or the request it answered is in no log.
     """
 
     items: list[host.Message]
