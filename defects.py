@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from .domain.errors import FoldlogError, PassFailed, how
 
@@ -70,10 +71,18 @@ def tell(stream: str, parts: Iterable[tuple[str, str]], number: int = 0) -> None
         _log(LEFT_OUT, stream, part, said, number=number)
 
 
+def warn(said: str) -> None:
+    """Log what went wrong beside the passes and is tried again: a summary that did not come."""
+    _logger().warning(said)
+
+
 def _log(what: str, stream: str, part: str, said: str, **more: int) -> None:
+    _logger().error(what, part=part, error=said, session=stream, **more)
+
+
+def _logger() -> Any:
     import structlog  # loaded where something broke: it costs a start nothing
 
-    log = structlog.get_logger("foldlog.engine")
-    if not structlog.is_configured():  # a program foldlog is embedded in keeps its standard output
-        log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-    log.error(what, part=part, error=said, session=stream, **more)
+    if structlog.is_configured():
+        return structlog.get_logger("foldlog.engine")
+    return structlog.wrap_logger(structlog.PrintLogger(sys.stderr))  # its host's standard output stays its own

@@ -42,7 +42,9 @@ class Status(msgspec.Struct, frozen=True):
     ``last_answer_ms``: when the model last answered, 0 = never; ``cache_left_ms``: how long its provider's cache lives
     from now on, 0 = it expired, -1 = there is none yet. ``refused_…``: the newest request that was not sent, code
     empty = none was. ``system_changes``: the host's system text is another one with each request;
-    ``system_line``, ``system_text``: the line of it that is (FOLD-8).
+    ``system_line``, ``system_text``: the line of it that is (FOLD-8). ``managed``: the policy does not leave the window
+    to the host. ``summary_failures``: runs of the summariser that failed since one published, or since it was asked
+    for anew; ``summary_error``: what the last of them said.
     """
 
     session: str
@@ -87,6 +89,9 @@ class Status(msgspec.Struct, frozen=True):
     system_changes: bool = False
     system_line: int = 0
     system_text: str = ""
+    managed: bool = True
+    summary_failures: int = 0
+    summary_error: str = ""
 
 
 def status(core: engine.Core, known: Callable[[str], Collection[int]]) -> Status:
@@ -138,6 +143,9 @@ def status(core: engine.Core, known: Callable[[str], Collection[int]]) -> Status
         system_changes=found is not None,
         system_line=found.line if found is not None else 0,
         system_text=found.text if found is not None else "",
+        managed=now.settings.compaction,
+        summary_failures=state.failures,
+        summary_error=core.text(state.complaint).decode() if state.failures and state.complaint else "",
     )
 
 
@@ -167,6 +175,9 @@ def words(found: Status) -> str:
     if found.refused_code:
         which = f"request {found.refused_pass}, {_time(found.refused_ms)}"
         lines.append(f"last not sent: {which}, {found.refused_code}: {found.refused_message}")
+    if found.summary_failures:
+        runs = "last run" if found.summary_failures == 1 else f"last {found.summary_failures:,} runs"
+        lines.append(f"no summary: the {runs} failed: {found.summary_error or 'nothing was said why'}")
     if found.system_changes:
         lines.append(restless.words(restless.Changing(found.system_line, found.system_text)))
     return "\n".join(lines)
@@ -176,9 +187,12 @@ def _used(found: Status) -> str:
     about = "about " if found.usage_source == "estimated" else ""
     used = f"{about}{found.usage_tokens:,} tokens" if found.usage_tokens >= 0 else "an unknown number of tokens"
     share = f" ({found.usage_percent / 100:.0f}% of {found.window:,})" if found.usage_percent >= 0 else ""
+    leaves = f"content leaves from {found.execute_percent / 100:.0f}% on"
+    if not found.managed:
+        leaves = "nothing leaves: the policy leaves the window to the host"
     return (
         f"{used}{share} in {found.messages:,} messages after {found.passes:,} requests; {found.dropped:,} parts "
-        f"dropped, {found.queued:,} marked; content leaves from {found.execute_percent / 100:.0f}% on"
+        f"dropped, {found.queued:,} marked; {leaves}"
     )
 
 

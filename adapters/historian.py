@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from .. import engine
+from .. import defects, engine
 from ..domain import costs, items
 from ..domain import events as ev
 from ..domain.coverage import history
@@ -75,7 +75,10 @@ class _Work:
 
 
 class Historian:
-    """Watches sessions and summarises them. ``inline``: run at once, in the caller's thread (simulations)."""
+    """Watches sessions and summarises them. ``inline``: run at once, in the caller's thread (simulations).
+
+    ``told`` hears of what failed; None: the log does.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class Historian:
         self.count = count
         self.inline = inline
         self.timeout_ms = timeout_ms
-        self.told = told or (lambda _: None)
+        self.told = told or defects.warn
         self.calls: list[Summarised] = []
         self.owner = Owner()
         self._free = bool(getattr(summarizer, "free", False))

@@ -316,7 +316,7 @@ def _published(state: State, event: ev.HistorianPublished) -> None:
 def _failed(state: State, event: ev.HistorianFailed) -> None:
     state.run, state.marked = None, 0  # a mark is for one run: it must not lift the limit of failures for ever
     if event.kind not in (STALE, GONE):
-        state.failures, state.failed = state.failures + 1, state.passes
+        state.failures, state.failed, state.complaint = state.failures + 1, state.passes, event.message
 
 
 def _replaced(state: State, event: ev.CompartmentsReplaced) -> None:

@@ -181,7 +181,7 @@ class State(msgspec.Struct, array_like=True):
     passes in a row that put a rebuild off for the running turn's reasoning; ``unbound``: the request whose reasoning
     its provider took for that of another conversation, 0 for none, or once one behind it was rebuilt or answered;
     ``bulky``: it refused pictures, or the body for its bytes; ``spares``: tokens no longer sent of parts that stay.
-    ``failed``: the newest pass when a summary last failed.
+    ``failed``: the newest pass when a summary last failed, ``complaint``: what the summariser said then, as a chunk.
     ``learnt``: model and limit a provider told; ``bounds``: what it counts (``prompt``: it is the input's alone,
     nothing is reserved of it again). ``tail`` to ``reduced``: what ``hygiene`` counts, ``nudged``: the last nudge (how
     loud, tokens spent then, its message), ``called``: it was told in a message of its own. ``todos``: numbers of
@@ -304,6 +304,7 @@ class State(msgspec.Struct, array_like=True):
     inline: dict[int, int] = msgspec.field(default_factory=dict)
     fresh: bool = False
     aside: dict[int, int] = msgspec.field(default_factory=dict)
+    complaint: bytes = b""
 
     @property
     def primary(self) -> bool:

@@ -12,6 +12,7 @@ from foldlog import standing
 from foldlog.adapters.config import Config
 from foldlog.adapters.hosts import shapes
 from foldlog.adapters.hosts.desk import Caller, Desk
+from support.past import summarise, talk
 from support.program import ok, value
 from support.talk import START, Chat, use, user, words
 
@@ -111,6 +112,46 @@ def test_the_last_refusal_is_told_with_its_code(host: Chat, url: str):
     host.again()
     assert host.session.status().refused_pass == 1
     assert host.session.fork("child").status().refused_code == ""
+
+
+@pytest.mark.rule("API-17", "HIST-28")
+@pytest.mark.parametrize("runs", [1, 2])
+def test_summaries_that_failed_are_told_with_the_last_reason(url: str, runs: int, capsys: pytest.CaptureFixture[str]):
+    """Nobody has to wonder why a session with a wrong key is never summarised; once one comes, it is over."""
+
+    def broken(_: Any) -> Any:
+        raise RuntimeError("no such key")
+
+    host = Chat(foldlog.Engine.open(url, summarizer=None), context_limit=20_000)
+    talk(host, 6)
+    assert "no summary" not in told(host, url)
+    for _ in range(runs):
+        summarise(host, 6, broken)
+    found = host.session.status()
+    assert (found.summary_failures, found.summary_error) == (runs, "the summariser broke: RuntimeError: no such key")
+    last = "last run" if runs == 1 else "last 2 runs"
+    assert f"no summary: the {last} failed: the summariser broke: RuntimeError: no such key" in told(host, url)
+    printed = capsys.readouterr()
+    assert printed.err.count("no summary this time: the summariser broke: RuntimeError: no such key") == runs
+    summarise(host, 6)
+    assert (host.session.status().summary_failures, host.session.status().summary_error) == (0, "")
+
+
+@pytest.mark.rule("API-17")
+def test_where_the_window_is_the_hosts_nothing_is_said_to_leave(url: str):
+    host = Chat(foldlog.Engine.open(url, summarizer=None), policy={"compaction": False})
+    use(host.say(user("start")), 5_000)
+    assert not host.session.status().managed
+    assert "nothing leaves: the policy leaves the window to the host" in told(host, url)
+    assert "content leaves" not in told(host, url)
+
+
+@pytest.mark.rule("CLI-22")
+def test_a_time_is_not_called_a_number_of_milliseconds(host: Chat, url: str):
+    use(host.say(user("start")), 5_000)
+    lines = ok("status", "chat", db=url).splitlines()
+    assert not [line for line in lines if " ms " in line]
+    assert [line.split()[-1] for line in lines if line.startswith("cache ttl ")] == ["5m"]
 
 
 # ------------------------------------------------ a system text that changes at each request

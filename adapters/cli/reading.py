@@ -181,7 +181,7 @@ def status(session: options.SessionName, db: options.Db = None, as_json: options
         return
     say(f"{standing.words(found)}\n", lines=True)
     for name, value in msgspec.structs.asdict(found).items():
-        say(f"{name.replace('_', ' '):18} {_told(name, value)}")
+        say(f"{name.removesuffix('_ms').replace('_', ' '):18} {_told(name, value)}")
 
 
 def flush(session: options.SessionName, db: options.Db = None, as_json: options.Json = False) -> None:
