@@ -13,7 +13,7 @@ from .errors import LawBroken
 from .paths import road
 from .state import INLINE, TERSE, Fold, Last, Refusal, State, Tag, key, laid
 from .todos import is_ours, keeps_list
-from .transcript import Call, Message, Result, Text
+from .transcript import Call, Message, Result, Text, Thinking
 
 COUNTS_KEPT = 64
 REARM = 500
@@ -27,18 +27,20 @@ def _arrive(state: State, arrivals: tuple[Arrival, ...]) -> None:
             if number:
                 _number(state, m, p, abs(number), message)
         for edit in arrival.edits:
-            if isinstance(edit, SetThink) or _echoed(edit, message):
+            if isinstance(edit, SetThink) or _unnumbered(edit, message):
                 state.spares[key(edit.m, edit.p)] = message.parts[edit.p].tokens
         state.unshown.pop(m, None)
         state.aside.pop(m, None)
 
 
-def _echoed(edit: Edit, message: Message) -> TypeGuard[SetBody]:
-    """Whether an edit leaves out half of an arc of ours that the host sent back."""
+def _unnumbered(edit: Edit, message: Message) -> TypeGuard[SetBody]:
+    """Whether an edit leaves out a part no number tells of: half of an arc of ours that the host sent back, or the
+    reasoning that led to a call that has left.
+    """
     if not isinstance(edit, SetBody):
         return False
     part = message.parts[edit.p]
-    return isinstance(part, Call | Result) and is_ours(part.id)
+    return isinstance(part, Thinking) or (isinstance(part, Call | Result) and is_ours(part.id))
 
 
 def _number(state: State, m: int, p: int, number: int, message: Message) -> None:

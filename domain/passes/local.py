@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from .. import costs
 from ..events import Divergence
@@ -28,8 +28,9 @@ def measure(scene: Scene, given: Given, divergence: Divergence | None, arriving:
     if not plain or (divergence is not None and divergence.cause in ("system", "tools")):
         return recount(scene, given)
     start = max(min(seen.touched, seen.keep), scene.start())
+    waiting = dict(scene.unshown())
     old = sum(_shown(scene, m, state.node(m).message, len(state.node(m).message.parts)) for m in state.path[start:])
-    new = sum(_new(scene, scene.at(index)) for index in range(start, scene.length()))
+    new = sum(_new(scene, given, scene.at(index), waiting) for index in range(start, scene.length()))
     for unit in state.units.values():
         old += unit.tokens if state.pos.get(unit.m, -1) >= start else 0
         new += unit.tokens if scene.index(unit.m) >= start else 0
@@ -62,30 +63,44 @@ def recount(
     begin = scene.start() if start is None else start
     ours = scene.state.units if units is None else units
     total += sum(unit.tokens for unit in ours.values() if scene.index(unit.m) >= begin)
-    return max(total + sum(_new(scene, scene.at(index)) for index in range(begin, scene.length())), 0)
+    waiting = dict(scene.unshown())
+    return max(total + sum(_new(scene, given, scene.at(index), waiting) for index in range(begin, scene.length())), 0)
 
 
-def _new(scene: Scene, m: int) -> int:
-    """Return what message ``m`` holds in this request; of a revised one only the parts before the change keep edits."""
+def _new(scene: Scene, given: Given, m: int, waiting: Mapping[int, int]) -> int:
+    """Return what message ``m`` holds in this request. ``waiting``: the first part of each that no request held yet.
+
+    Of a revised one only the parts before the change keep edits, and of what comes some is left out at once.
+    """
     message = scene.message(m)
-    first = scene.seen.revised[m][0] if m in scene.seen.revised else len(message.parts)
-    return _shown(scene, m, message, first)
+    if m not in waiting:
+        return _shown(scene, m, message, len(message.parts))
+    first = waiting[m]
+    unnumbered = tagger.unnumbered(scene, first, message, given.model)
+    return _shown(scene, m, message, first, unnumbered, tagger.gone(scene, m, first, message))
 
 
-def _shown(scene: Scene, m: int, message: Message, edited: int) -> int:
-    """Return the tokens of a message as sent; parts from ``edited`` on carry no drop."""
+def _shown(
+    scene: Scene, m: int, message: Message, edited: int, unnumbered: Container[int] = (), gone: Container[int] = ()
+) -> int:
+    """Return the tokens of a message as sent; parts from ``edited`` on carry no drop.
+
+    ``unnumbered`` and ``gone`` of these are not sent; what left with its arc has its number, and that counts, all the
+    same.
+    """
     state = scene.state
     if thinks_alone(state.codec, message):
         return 0
     shown = tagger.TAG_TOKENS if state.reduce else 0
     total = 0
     for p, part in enumerate(message.parts):
-        if isinstance(part, Call) and f"{m}:{part.id}" in state.gone:
+        if (isinstance(part, Call) and f"{m}:{part.id}" in state.gone) or p in unnumbered:
             continue
-        total += shown if tagger.taggable(message, part) else 0
         if p >= edited:
-            total += part.tokens
+            total += shown if tagger.taggable(message, part) else 0
+            total += part.tokens if p not in gone else 0
             continue
         number = state.tag_of.get(key(m, p), 0)
+        total += shown if number else 0
         total += costs.sent(state, state.tags[number - 1]) if number else costs.left(state, m, p, part.tokens)
     return total

@@ -44,11 +44,12 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = T
         message = scene.message(m)
         numbers: list[int] = []
         sealed = _last_signed(message) if bound else -1
-        loose = frozenset((*_unsigned(state.codec, model, message, first), *_ours(scene, first, message)))
+        loose = unnumbered(scene, first, message, model)
+        left = gone(scene, m, first, message)
         unsent = thinks_alone(state.codec, message)
         for p in range(first, len(message.parts)):
             part = message.parts[p]
-            tokens += part.tokens if p not in loose and not unsent else 0
+            tokens += part.tokens if p not in loose and p not in left and not unsent else 0
             number = 0
             if taggable(message, part) and p not in loose:
                 number = _known(scene, m, p, part)
@@ -58,7 +59,7 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = T
             visible = managed and state.reduce and p > sealed
             tokens += TAG_TOKENS if number and visible else 0
             numbers.append(number if visible else -number)
-        edits = (*_repairs(state.codec, m, first, message, texts), *_gone(scene, m, first, message))
+        edits = (*_repairs(state.codec, m, first, message, texts), *(SetBody(m, p, "absent") for p in sorted(left)))
         edits = (*edits, *(_without(m, p, message.parts[p]) for p in sorted(loose)))
         if message.role == "system" and state.codec == "anthropic" and _orphan(scene, m):
             edits = (*edits, SetShape(m, "absent"))
@@ -66,13 +67,18 @@ def tag(scene: Scene, *, bound: bool = False, model: str = "", managed: bool = T
     return Tagged(tuple(arrivals), tokens, texts)
 
 
-def _gone(scene: Scene, m: int, first: int, message: Message) -> tuple[Edit, ...]:
-    """Keep the halves of a dropped arc out of the request when the host sends one of them anew (PROP-3)."""
+def unnumbered(scene: Scene, first: int, message: Message, model: str) -> frozenset[int]:
+    """Return the parts from ``first`` on, in no request yet, that are left out and get no number."""
+    return frozenset((*_unsigned(scene.state.codec, model, message, first), *_ours(scene, first, message)))
+
+
+def gone(scene: Scene, m: int, first: int, message: Message) -> frozenset[int]:
+    """Return the halves of a dropped arc that the host sends anew: they stay out of the request (PROP-3)."""
     state = scene.state
     if not state.gone:
-        return ()
-    return tuple(
-        SetBody(m, p, "absent")
+        return frozenset()
+    return frozenset(
+        p
         for p, part in enumerate(message.parts)
         if p >= first
         and (

@@ -41,9 +41,10 @@ def anew(host: Chat) -> int:
     """Count the newest request anew, from what the state says is sent."""
     state = host.state
     scene = Scene(state, Observation(keep=len(state.path)))
+    path = (scene.at(index) for index in range(scene.start(), scene.length()))
     fixed = state.fold.head_tokens + state.system_tokens + state.tools_tokens
     fixed += sum(unit.tokens for unit in state.units.values() if state.pos.get(unit.m, -1) >= state.start())
-    return fixed + sum(local._new(scene, scene.at(index)) for index in range(scene.start(), scene.length()))
+    return fixed + sum(local._shown(scene, m, scene.message(m), len(scene.message(m).parts)) for m in path)
 
 
 def lost(host: Chat, *extra: Any) -> Any:
@@ -207,6 +208,54 @@ def test_what_is_spent_is_what_is_still_sent_of_it():
     tools = [host.state.tags[number - 1] for number in host.state.tools_order[:-3]]
     sent = [tag.tokens - host.state.spares.get(tag.m * 4_096 + tag.p, 0) for tag in tools if tag.status == "active"]
     assert host.state.spent == sum(sent) < sum(tag.tokens for tag in tools)
+
+
+def sent_anew() -> tuple[Chat, list[Any]]:
+    """The output of an arc that has left comes anew, and longer."""
+    host = chat()
+    for number in range(5):
+        host.tool(f"t{number}", words(300), cmd=words(400))
+    host.session.reduce("2")
+    lost(host)
+    assert host.state.gone
+    host.messages[2] = user([result("t0", words(2_000))])
+    return host, [assistant("ok"), user("on")]
+
+
+def unsigned() -> tuple[Chat, list[Any]]:
+    """Reasoning comes whose signature is lost, in an answer that is new or was shown before."""
+    host = chat()
+    host.say(assistant([text("so far"), call("t0", "Bash")]), user([result("t0", "x")]))
+    lost_reasoning = {"type": "thinking", "thinking": words(500)}
+    return host, [assistant([lost_reasoning, text("ok")]), user("on")]
+
+
+def unsigned_behind() -> tuple[Chat, list[Any]]:
+    host, new = unsigned()
+    host.say(assistant("one"))
+    host.messages[-1] = assistant([text("one"), *new[0]["content"]])
+    return host, [user("on")]
+
+
+@pytest.mark.rule("WINDOW-15", "PROP-3", "THINK-5")
+@pytest.mark.parametrize("why", ["", "flush", "lost"])
+@pytest.mark.parametrize("made", [sent_anew, unsigned, unsigned_behind])
+def test_what_is_left_out_as_it_comes_counts_for_nothing(made: Any, why: str, monkeypatch: pytest.MonkeyPatch):
+    """Its host sends it, the request does not: neither this pass nor the next, quiet or a rebuild, reckons with it."""
+    host, new = made()
+    off = recounted(monkeypatch)
+    before = host.state.last.tokens
+    if why == "flush":
+        host.session.reduce("3")
+        host.session.flush()
+    elif why == "lost":
+        host.session.report_cache_loss("gone")
+    request = host.say(*new)
+    assert request.level == {"": "defer", "flush": "soft+", "lost": "hard"}[why]
+    assert host.state.last.tokens == anew(host) < before + 100
+    host.turn()
+    assert host.state.last.tokens == anew(host)
+    assert set(off) == {0}
 
 
 @pytest.mark.rule("WINDOW-15", "TAG-6")

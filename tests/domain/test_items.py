@@ -11,6 +11,7 @@ import pytest
 import foldlog
 from foldlog.domain.errors import MessageError
 from foldlog.domain.history.boundary import find_arcs
+from support.counts import recounted
 from support.rules import rule
 from support.talk import Chat, differences, use, words
 
@@ -117,20 +118,25 @@ def test_reasoning_never_stands_before_what_it_did_not_lead_to(
     assert differences(host.engine) == []
 
 
-@rule("ITEM-5", "PROP-3")
-def test_what_left_stays_away_when_the_host_sends_it_anew() -> None:
+@rule("ITEM-5", "PROP-3", "WINDOW-15")
+def test_what_left_stays_away_when_the_host_sends_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that reads its items back from disk may write them otherwise: the other halves do not come back alone."""
     host = Host()
     host.say(said("start"))
     host.say(thought("1"), call("c1"), output("c1"))
     host.fill()
     host.pressed("2")
-    host.messages[1] = {**thought("1"), "summary": [{"type": "summary_text", "text": "look"}]}
+    off = recounted(monkeypatch)
+    host.messages[1] = {**thought("1"), "summary": [{"type": "summary_text", "text": words(500)}]}
     sent = b"\n".join(host.turn().messages_json).decode()
     assert "rs_1" not in sent
     host.messages[3] = output("c1", "another")
     sent = b"\n".join(host.turn().messages_json).decode()
     assert '"c1"' not in sent
+    host.session.report_cache_loss("said so")
+    host.turn()
+    host.turn()
+    assert set(off) == {0}, "nor does it count"
     assert differences(host.engine) == []
 
 

@@ -237,6 +237,21 @@ def test_a_subagent_rebuilds_on_every_execute_pass():
     assert chat.turn().level == "defer"
 
 
+@pytest.mark.rule("PERM-12")
+@pytest.mark.parametrize("options", [{}, {"mode": "subagent"}])
+def test_a_lost_cache_lands_what_is_held_once(options: dict[str, Any]):
+    """A subagent has no head that would be rendered again for it: what it marked leaves all the same."""
+    chat = filled(**options)
+    chat.session.reduce("2-4")
+    use(chat.turn(), 1_000)
+    chat.session.report_cache_loss("said so")
+    request = chat.turn()
+    assert (request.level, request.reasons) == ("soft+" if options else "hard", ("cache_loss",))
+    assert chat.session.status().dropped == 3
+    chat.session.reduce("5-7")
+    assert chat.turn().level == "defer"
+
+
 @pytest.mark.rule("PERM-7")
 def test_compaction_off_leaves_everything_to_the_host():
     chat = filled(policy={"compaction": False})

@@ -118,6 +118,25 @@ def test_reasoning_whose_signature_was_lost_is_left_out(signature: str | None, m
 
 
 @pytest.mark.rule("TH-04", "THINK-5")
+@pytest.mark.parametrize("signature", ["", None])
+@pytest.mark.parametrize("leading", [1, 3])
+@pytest.mark.parametrize("more", ["a text", "a call", "lost reasoning"])
+def test_it_stays_out_of_an_answer_that_grows(signature: str | None, leading: int, more: str):
+    """A host may show an answer before it is whole: what stood out of it stays out, what comes is judged by itself."""
+    host = Chat(lanes=True, model=CLAUDE, policy=BARE)
+    lost = [thought(f"lost {number}", signature) for number in range(leading)]
+    host.say(user("start"))
+    before = host.say(assistant([*lost, text("one")]))
+    added = {"a text": text("two"), "a call": call("two"), "lost reasoning": thought("lost two", signature)}[more]
+    host.messages[-1] = assistant([*lost, text("one"), added])
+    grown = host.say(user([result("two", "x")] if more == "a call" else "go on"))
+    assert (grown.level, kept(grown)) == ("defer", [])
+    assert before.messages[-1]["content"][0]["text"] == grown.messages[-2]["content"][0]["text"]
+    assert ("two" in str(grown.messages[-2])) is (more != "lost reasoning")
+    assert differences(host.engine) == []
+
+
+@pytest.mark.rule("TH-04", "THINK-5")
 @pytest.mark.parametrize("model", ["kimi-k2.6", "minimax-m2", "glm-5", ""])
 def test_of_a_model_that_never_signs_reasoning_stays(model: str):
     """Others speak the same wire, and want their reasoning back; once Claude goes on, it leaves."""
