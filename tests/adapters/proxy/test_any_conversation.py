@@ -17,15 +17,19 @@ from foldlog.adapters.models.summarizers import Extractive
 from foldlog.adapters.models.tokens import ENCODING, tokenizer
 from foldlog.adapters.proxy.protocols import protocol_for
 from foldlog.adapters.proxy.protocols.base import Usage
-from foldlog.adapters.proxy.sessions import Opening, Sessions
+from foldlog.adapters.proxy.sessions import Admitted, Opening, Prepared, Sessions
 from foldlog.api import wall_clock
-from foldlog.domain.errors import Refused
+from foldlog.domain.errors import Refused, StoreBusy
 from foldlog.storage.stores import open_store
+from support.machine_store import Watched
 from support.talk import words
 
 PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions", "responses": "/v1/responses"}
 WINDOW = 20_000
-MOVES = ("answer", "answer", "answer", "prompt", "back", "again", "anew", "system", "title", "drop", "full", "restart")
+MOVES = (
+    "answer", "answer", "answer", "prompt", "back", "again", "anew", "system", "title", "drop", "full", "restart",
+    "busy",
+)  # fmt: skip
 MOVE = st.tuples(st.sampled_from(MOVES), st.integers(0, 3))
 
 
@@ -69,6 +73,16 @@ def broken(wire: str, body: dict[str, Any]) -> list[Any]:
     return responses.check({name: body.get(name) for name in ("input", "tools", "instructions")})
 
 
+def unmarked(message: dict[str, Any]) -> dict[str, Any]:
+    """A message as its provider reads it: no cache mark, and a text for the one block that could carry one."""
+    content = message.get("content")
+    if isinstance(content, list):
+        content = [{name: value for name, value in block.items() if name != "cache_control"} for block in content]
+        if [*content[0]] == ["type", "text"] and len(content) == 1 and content[0]["type"] == "text":
+            content = content[0]["text"]
+    return {**message, "content": content} if content is not None else message
+
+
 class Client:
     """A client with a conversation, and the proxy's registry over one store."""
 
@@ -78,7 +92,7 @@ class Client:
         self.headers = {"x-session-id": "it"} if named else {"user-agent": "curl/8"}
         self.messages, self.number, self.system = [prompt(wire, "hello")], 0, "Be brief."
         self.last: Any = None
-        self.log = open_store("memory:")
+        self.log = Watched(open_store("memory:"))
         self.start()
 
     def start(self) -> None:
@@ -99,7 +113,7 @@ class Client:
 
     def move(self, kind: str, much: int) -> None:
         """Go on in some way, then send."""
-        if kind == "answer":
+        if kind in ("answer", "busy"):
             self.number += 1
             self.messages = [*self.messages, *answer(self.wire, self.number, much)]
         elif kind == "prompt":
@@ -120,7 +134,15 @@ class Client:
             self.last.session.reduce(f"{max(total - much, 1)}-{total}")
         elif kind == "full" and self.last is not None:
             self.last.report_error(400, f"prompt is too long: {WINDOW + much} tokens > {WINDOW} maximum")
+        self.log.down = kind == "busy"
         self.send(self.messages, {"tools": []} if kind == "title" else {})
+        self.log.down = False
+
+    def prepared(self, admitted: Admitted) -> Prepared | None:
+        try:
+            return self.sessions.prepare(admitted)
+        except StoreBusy:
+            return self.sessions.last_good(admitted)
 
     def send(self, messages: list[Any], members: dict[str, Any]) -> None:
         body = self.body(messages, **members)
@@ -128,14 +150,17 @@ class Client:
         try:
             if admitted.managed is None:
                 return
-            prepared = self.sessions.prepare(admitted)
-            sent, outgoing = json.loads(prepared.data), admitted.managed.outgoing
-            assert outgoing.messages() == list(prepared.request.built.messages), "PROXY-1: another request was sent"
+            prepared = self.prepared(admitted)
+            if prepared is None:
+                return
+            self.last, sent, built = prepared.request, json.loads(prepared.data), prepared.request.built
+            wanted = [unmarked(json.loads(raw)) for raw in built.messages]
+            assert [unmarked(one) for one in sent[self.member]] == wanted, "PROXY-1: another request was sent"
             excused = broken_rules(broken(self.wire, body))
             assert not [one for one in broken(self.wire, sent) if one.rule not in excused], "PROP-2"
-            self.last = prepared.request
-            self.last.report_usage(input=len(prepared.data) // 4, cache_read=0, cache_write=0, output=9)
-            admitted.managed.answered(Usage())
+            if not self.log.down:
+                self.last.report_usage(input=len(prepared.data) // 4, cache_read=0, cache_write=0, output=9)
+                admitted.managed.answered(Usage())
         except Refused:
             self.messages = [*self.messages[:1], prompt(self.wire, f"less {self.number}")]
         finally:
