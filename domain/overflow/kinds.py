@@ -62,6 +62,8 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         any_of(
             r"\bto increase(?: (?:it|this|the limit|your limits?))?,? (?:visit|see|go to)",
             r"upgrade (?:to a paid|your (?:plan|account))|\bfree plan\b|\bpaid (?:plan|account)\b",
+            r"\b(?:key|account|organi[sz]ation|team|project|plan) (?:has |have )?(?:exceeded|reached|used|hit)\b",
+            r"\bexceeded (?:your|its) (?:\w+ )?tokens? limit\b|\bupgrade (?:your )?(?:plan|tier)\b",
             r"\bcredits?\b(?! card)|can only afford|\bkey limit\b|exceeded your (?:\w+ ){0,3}(?:usage|allowance)\b",
         ),
     ),
@@ -83,8 +85,10 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     (
         "string_length",
         any_of(
-            r"(?:string|array) (?:too long|exceeds)|string_above_max_length|expected an? (?:string|array) with max\w{0,4} length",
-            r"maximum length \d+, but got|\bexpected maxlength\b|\bfile content\b.{0,40}\bexceed|use offset and limit",
+            r"(?:string|array) (?:too long|exceeds)|string_above_max_length",
+            r"expected an? (?:string|array) with max\w{0,4} length",
+            r"maximum length \d+, but got|\bexpected maxlength\b|use offset and limit",
+            rf"(?:\bfile content|{_CALLS})\b.{{0,40}}\bexceeds? max|\btoo many (?:messages|tools|items)\b",
             r"string should have at (?:most|least)|(?:at most|(?:less|fewer|more) than) \d+ characters",
             r"\w(?:_key|_id|name|description|metadata|url)s?\b.{0,12}\btoo long\b",
         ),
@@ -157,7 +161,7 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"|(?:supported|valid|allowed) range|range is \[?\d)",
             rf"(?:supported|valid|allowed) range (?:of|for) {OUT}|\b{OUT}\b[^.+]{{0,80}}?\babove maximum value",
             r"(?<!\+ )(?<!and )\bmax(?:imum)? (?:\w+ )?tokens must be (?:<|less|at most|no more)",
-            r"(?<!\+ )(?<!and )(?<!or )\b(?:output|completion|response|answer) tokens?\b.{0,30}"
+            r"(?<!\+ )(?<!and )(?<!or )\b(?:output|completion|response|answer) tokens?\b(?:(?!context).){0,30}"
             r"\bexceed(?:s|ed)?\b(?! (?:the )?(?:model's )?(?:context|window))",
             rf"\b{OUT}.{{0,20}}(?:\u8d85|\u8fc7\u5927|\u8fc7\u957f|\u8303\u56f4)",
             rf"(?:maximum|max) (?:value for|allowed (?:number of|for)) (?:{OUT}|output tokens|completion tokens)",

@@ -57,13 +57,15 @@ _OUT_NAME = (
     r"|generated tokens?)"
 )
 _OUT_LEFT = re.compile(
-    rf"(?:\+ ?|{_OUT_NAME}['\"]?(?: is| of| to| too| large| high| big| value|:|=| \()* ?\(?)$", re.IGNORECASE
+    r"(?:\+ ?(?:[a-z]{1,12} (?:output|completion|response|answer|reply) ?)?"
+    rf"|{_OUT_NAME}['\"]?(?: is| of| to| too| large| high| big| value|:|=| \()* ?\(?)$",
+    re.IGNORECASE,
 )
 _OVER_ROOM = re.compile(r" ?> ?\d[\d.,'_]{0,14} - \d")
 """Behind an answer's allowance that is more than the window less the input."""
 _OUT_RIGHT = re.compile(
-    rf"[ -]?['\"]?(?:{_OUT_NAME}|(?:tokens? )?(?:is |are )?(?:in|for|of|from) (?:the |your |its )?(?:max )?"
-    r"(?:completion|output|response|answer|generation|reply))\b",
+    rf"[ -]?['\"]?(?:{_OUT_NAME}|(?:tokens? )?(?:is |are )?(?:reserved |requested )?(?:in|for|of|from) "
+    r"(?:the |your |its )?(?:max )?(?:completion|output|response|answer|generation|reply))\b",
     re.IGNORECASE,
 )
 _PART_RIGHT = re.compile(
@@ -76,7 +78,8 @@ _IN_RIGHT = re.compile(r"[ -]?(?:inputs?|prompt|text)[ -]tokens?\b| ?\+", re.IGN
 _CMP_RIGHT = re.compile(r"[ )]{0,2}(?:[a-z]{0,8} )?(?:tokens? )?(?:>|\u2265)", re.IGNORECASE)
 _OVER_RIGHT = re.compile(
     r"[ )]{0,2}(?:tokens? )?(?:exceed(?:s|ing)?|surpass(?:es)?|over (?:the|our)"
-    r"|(?:is|are) (?:long|larg|great|bigg)er than)\b",
+    r"|(?:is|are) (?:long|larg|great|bigg)er than)\b"
+    r"|[ )]{0,2}(?:\u4e2a? ?tokens? ?)?(?:\u8d85\u8fc7|\u8d85\u51fa|\u5927\u4e8e)",
     re.IGNORECASE,
 )
 _USED_RIGHT = re.compile(
@@ -89,6 +92,7 @@ _VERSUS_LEFT = re.compile(r"\b(?:vs\.?|versus|out of) ?\(?$", re.IGNORECASE)
 _CMP_LESS = re.compile(r"[ )]{0,2}(?:tokens? )?<", re.IGNORECASE)
 _CMP_LEFT = re.compile(r"(?:>|\u2265)=? ?(?:[\w.]{1,30} ?[:=] ?)?$")
 _LESS_LEFT = re.compile(r"(?:<|\u2264)=? ?$")
+_EXCEEDS = re.compile(r"\bexceed(?:s|ing)? $", re.IGNORECASE)
 _RANGE = re.compile(r"\[ ?\d{1,3} ?, ?$")
 
 _LIMIT_LEFT = re.compile(
@@ -164,7 +168,7 @@ LIMIT_FIELDS = (
 )  # fmt: skip
 USED_FIELDS = (
     "n_prompt_tokens", "prompt_tokens", "input_tokens", "prompt_token_count", "input_token_count", "num_prompt_tokens",
-    "num_tokens", "token_count", "used_tokens", "requested_tokens", "total_tokens",
+    "num_tokens", "token_count", "used_tokens", "actual_tokens", "requested_tokens", "total_tokens",
 )  # fmt: skip
 
 
@@ -194,15 +198,16 @@ def read(text: str, fields: Mapping[str, int]) -> Figures:
     """Return the figures of an overflow's text, or of the fields beside it where the text has none.
 
     A status a client put in front ("400 Input tokens exceed ...", "request 400 Input ...") is no limit, and an amount
-    only where it is over the limit.
+    only where it is over the limit; nor is an amount any that would have fit by itself.
     """
     seen = [one for one in _labelled(text) if one.label != "other"]
     limit = next((one for one in seen if one.label == "limit" and not one.front), None)
     seen = [one for one in seen if not one.front or (limit is not None and one.value > limit.value)]
-    used = next((one for one in seen if one.label == "used"), None)
+    output = next((one for one in seen if one.label == "output"), None)
+    least = limit.value if limit is not None and output is None else 0
+    used = next((one for one in seen if one.label == "used" and one.value >= least), None)
     parts = _distinct([one for one in seen if one.label == "part"])
     inputs = parts or [one for one in seen if one.label == "input"][:1]
-    output = next((one for one in seen if one.label == "output"), None)
     said = [f'{name} "{one.words}"' for name, one in (("limit", limit), ("used", used)) if one is not None]
     top = limit.value if limit is not None else 0
     given = sum(one.value for one in inputs) if inputs else -1
@@ -264,9 +269,17 @@ def _labelled(text: str) -> list[_Seen]:
         if label == "other" and _SAID.search(left) and any(one.label == "limit" for one in found):
             label = "used"
         words = f"{_sentence(left)[-60:].lstrip()}{number[0]}{re.split(r'[.;,)]', right)[0][:32].rstrip()}"
+        if label == "limit" and found and _held_against(found[-1], value, left):
+            found[-1] = msgspec.structs.replace(found[-1], label="used")
         bare = label == "used" and 400 <= value < 600 and not _TOKENS.match(right)
         found.append(_Seen(value, label, words.strip(" ,;:("), bare or number.start() == front))
     return found
+
+
+def _held_against(before: _Seen, value: int, left: str) -> bool:
+    """Whether the number before a limit is what the limit is held against: "exceeds the window: 130500 vs 128000"."""
+    compared = _VERSUS_LEFT.search(left) or _CMP_LEFT.search(left)
+    return bool(compared) and before.label == "limit" and value < before.value
 
 
 def _sentence(left: str) -> str:
@@ -289,7 +302,7 @@ def _label(left: str, right: str, near: str) -> Label:
         return "input"
     if _CMP_RIGHT.match(right) or _VERSUS_RIGHT.match(right) or _OVER_RIGHT.match(right) or _USED_RIGHT.match(right):
         return "used"
-    if _VERSUS_LEFT.search(left) or _CMP_LEFT.search(left) or _CMP_LESS.match(right):
+    if any(words.search(left) for words in (_VERSUS_LEFT, _CMP_LEFT, _EXCEEDS)) or _CMP_LESS.match(right):
         return "limit"
     if _LESS_LEFT.search(left):
         return "used" if not re.search(r"[a-z]", left, re.IGNORECASE) else "limit"

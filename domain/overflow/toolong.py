@@ -9,7 +9,7 @@ _WIN = (
     r"(?:context[ _-]?(?:window|length|size|limit|budget|capacity|tokens?)"
     r"|max(?:imum)?[ _-](?:context|prompt|input|model|sequence|length|number of tokens|tokens allowed)"
     r"|max_model_len|n_ctx|prompt length|(?:input|prompt|model)[ _-]?(?:token )?(?:length )?limit"
-    r"|max_seq_len|max_position_embeddings|tokens? limit|token maximum)"
+    r"|max_seq_len|max_position_embeddings|tokens? limit|token maximum|token window)"
 )
 _OVER = (
     r"(?:exceed(?:s|ed|ing)?|(?:long|larg|great|bigg)er than|too (?:long|large"
@@ -75,7 +75,7 @@ TOO_LONG = any_of(
     r"(?:\([\d.,]{1,14}\) ?)?(?:must be|should be|exceed|is|are|>|\u2265)",
     rf"\b{OUT}\b.{{0,20}}\b(?:must|should) be\b.{{0,30}}\bgot -\d{{2}}",  # what a window leaves behind a longer input
     r"\brange of input length should be\b",
-    r"\b(?:current|actual|prompt|input|total|requested) (?:length|size|count|tokens?) (?:is|of|:) ?\d"
+    r"\b(?:current|actual|prompt|input|total|requested) (?:length|size|count|tokens?)(?: is| of| ?:) ?\d"
     r".{0,40}\blimit (?:is|of|:) ?\d",
     rf"\b{_IN}\b.{{0,40}}?\d.{{0,40}}?\b(?:but|while|whereas|yet|only|against|and)\b.{{0,60}}?\b{_WIN}",
     rf"\b{_IN}\b.{{0,40}}?\d.{{0,40}}?\b(?:but|while)\b.{{0,30}}?\bcontext (?:is|of|has) (?:only )?\d",
@@ -88,9 +88,15 @@ TOO_LONG = any_of(
     r"\btoo (?:long|large|big)\b.{0,60}?\bmax(?:imum)? (?:size|length|count)(?: is|:| of)? ?\d[\d.,'_ ]{0,14}tokens?\b",
     r"\btruncate to \d.{0,20}\brequired \d",
     r"\d ?tokens?\b.{0,40}?\bcontext (?:is|of|has) (?:only )?\d",
-    r"\bmax(?:imum)? (?:input|prompt|context) tokens?(?: is|:| of|=)? ?\d.{0,40}\d",
+    r"\bmax(?:imum)? (?:number of )?(?:input|prompt|context) tokens?(?: for this model)?(?: is|:| of|=)? ?\d.{0,40}\d",
     r"\btokens?\b.{0,40}?\b(?:over|above|past|beyond) (?:the |our )?(?:limit|maximum)\b",
-    rf"_tokens ?\(?\d[\d.,]{{0,14}}\)? ?(?:>|\u2265)=? ?{_WIN}",
+    rf"\d\)? ?(?:tokens? )?(?:>|\u2265)=? ?(?:the )?{_WIN}",
+    rf"\b{_IN}\b.{{0,40}}?\d ?tokens?\)? exceeds? \d",
+    rf"\d ?tokens?\b.{{0,40}}?, (?:the |this )?(?:model's )?{_WIN} (?:is|of) (?:only )?\d",
+    rf"\b{_IN}\b.{{0,40}}?\d ?tokens?\)?,? (?:the )?(?:limit|max(?:imum)?)(?: is|:| of)? ?\d",
+    rf"\b{_IN}\b.{{0,40}}?\d ?tokens?\b.{{0,30}}?\bmodel\b.{{0,20}}?\b(?:at most|up to|only) \d",
+    r"\b(?:hit|reached|exhausted) (?:the |your |its )?(?:model's )?(?:max(?:imum)? )?context\b",
+    r"\bcontext(?:length|window|size|limit)exceeded\b",
     rf"\b{_WIN}\b.{{0,30}}?\b(?:small|short|low)er than (?:the |your )?{_IN}\b",
     r"\btoo many (?:input|prompt|context) tokens\b|\btoo many tokens in (?:the|your|this)\b",
     r"\btoo many tokens\b.{0,60}?\b(?:cannot exceed|size limit|context|for this model)",
@@ -100,10 +106,12 @@ TOO_LONG = any_of(
     r"\breduce (?:the )?(?:length|size|number|amount) of (?:the |your )?"
     r"(?:messages?|prompt|inputs?|conversation|history|context|chat)\b",
     r"\bran out of (?:room|space) in (?:the |its )?(?:model's )?context",
-    r"\bcontext[ _](?:length|window|size|limit)[ _]?(?:was |has been |is |been )?(?:exceeded|overflow|reached|full)",
+    r"\bcontext[ _](?:length|window|size|limit)(?: limit)?(?: of [\d.,]{1,14}k?)?[ _]?(?:was |has been |is |been )?"
+    r"(?:exceeded|overflow|reached|full)",
     r"\bexceed_context_size|model_context_window_exceeded|context_length_exceeded|max_prompt_tokens_exceeded",
     r"(?:\u4e0a\u4e0b\u6587|\u8f93\u5165|\u63d0\u793a\u8bcd|\u5bf9\u8bdd|\u4f1a\u8bdd|\u6d88\u606f|\u5185\u5bb9|prompt|tokens?).{0,20}"
     r"(?:\u8d85\u8fc7|\u8d85\u51fa|\u8fc7\u957f|\u8d85\u957f|\u8d85\u9650|\u592a\u957f|\u6700\u5927\u957f\u5ea6)",
+    r"\u6700\u5927(?:\u4e0a\u4e0b\u6587|\u8f93\u5165).{0,10}?\d.{0,20}?\d",
     r"(?:\u30b3\u30f3\u30c6\u30ad\u30b9\u30c8|\u5165\u529b|\u30d7\u30ed\u30f3\u30d7\u30c8).{0,20}"
     r"(?:\u8d85\u3048|\u8d85\u904e|\u9577\u3059\u304e)",
     r"(?:\ucee8\ud14d\uc2a4\ud2b8|\uc785\ub825|\ud504\ub86c\ud504\ud2b8).{0,30}(?:\ucd08\uacfc|\ub108\ubb34 \uae38)",

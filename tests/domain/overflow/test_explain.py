@@ -92,7 +92,7 @@ WRAPPED: dict[str, Callable[[str], str]] = {
         f"Error: {text}\n    at B9.generate (file:///x/cli.js:459:10797)\n    at makeRequest (/$b:51:7694)"
     ),
     "a gateway's tail": lambda text: (
-        f"{text}. Received Model Group=claude-3-5-sonnet-20241022\nAvailable Model Group Fallbacks=None (reset after 23s)"
+        f"{text}. Received Model Group=claude-3-5-sonnet-20241022\nModel Group Fallbacks=None (reset after 23s)"
     ),
     "cut off": escaped,
     "HTML": lambda text: f"<html><body><h1>Bad Request</h1><p>{html.escape(text)}</p></body></html>",
@@ -340,6 +340,9 @@ def test_any_piece_of_a_known_error_gives_an_answer(one: dict[str, Any], begin: 
         "data: {\n", "exceeds the limit of 1 ", "images exceed ", "max_tokens ", "( ", "is of the ", "tokens > ",
         "\u200b", " ", "&amp;", "error: ", "a.", "a-", "a.b/", "http://", "9 tokens ", "9 images ", "tokens limit ",
         "content ", "limit limit ", "daily a ", "x_tokens (", "- 1 > 2 ", "\u8f93\u5165", "\u8d85\u8fc7", "but got 1 ",
+        "2026-01-01 ", "2026-", "12:00:", "1234 ", "1234 5 > ", "status 400 ", "status", "body limit ",
+        "max_tokens x. ", "at least 1 ", "please wait ", "too long ", "context size ", "available memory ", "a\\n",
+        "truncate to 1 ", "prompt 1 tokens ", "tool result exceeds ", "\u6700\u5927\u8f93\u51651",
     ],
 )  # fmt: skip
 def test_a_long_body_of_one_piece_is_read_in_linear_time(piece: str):
