@@ -64,6 +64,7 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"upgrade (?:to a paid|your (?:plan|account))|\bfree plan\b|\bpaid (?:plan|account)\b",
             r"\b(?:key|account|organi[sz]ation|team|project|plan) (?:has |have )?(?:exceeded|reached|used|hit)\b",
             r"\bexceeded (?:your|its) (?:\w+ )?tokens? limit\b|\bupgrade (?:your )?(?:plan|tier)\b",
+            r"\bbalance is insufficient\b|\u5df2\u8fbe\u5230.{0,12}\u4f7f\u7528\u4e0a\u9650",
             r"\bcredits?\b(?! card)|can only afford|\bkey limit\b|exceeded your (?:\w+ ){0,3}(?:usage|allowance)\b",
         ),
     ),
@@ -77,7 +78,8 @@ _NARROW: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"\b(?:images?|pdf|document|file) (?:is|are) too (?:large|big)|process (?:the |this |input )?image",
             rf"\b\d{{1,6}} {_SEEN}(?:(?!tokens|context).){{0,40}}?\b{_MOST}\b",
             rf"\b{_MOST}(?: is| of|:)? \d{{1,6}} {_SEEN}(?!\w)",
-            r"(?:invalid|unsupported|corrupt\w{0,4}|malformed) (?:input )?image|\bimage is (?:not valid|invalid)",
+            r"\bimage\.source\b.{0,40}\binvalid\b|(?:invalid|unsupported|corrupt\w{0,4}|malformed) (?:input )?image"
+            r"|\bimage is (?:not valid|invalid)",
             r"\bimage (?:was specified using|appears to be|does not match)|too many pages",
             r"\u56fe\u7247.{0,12}(?:\u8d85|\u8fc7\u5927|\u6700\u591a)",
         ),
@@ -177,20 +179,21 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         "shape",
         any_of(
             r"(?:must|should) (?:be )?alternat(?:e|ing)\b|alternat\w{0,5} between|first message must|in the same turn",
-            r"last message|prefill|message must be at the (?:beginning|start|end)",
+            r"last message|prefill|cannot end with|message must be at the (?:beginning|start|end)",
             r"final (?:position|turn)|unexpected role|invalid (?:message )?role",
             r"must (?:start|end|begin) with an? (?:user|assistant)|at least one message|\b(?:first|last) role\b",
             r"\broles? '?\w+'? after role|with (?:the )?role (?:of )?'?user",
         ),
     ),
     ("auth", any_of(r"api[ _-]?key|unauthori[sz]ed|authenticat|permission|\bforbidden|denied|invalid (?:token|cred)"
-            r"|(?:security|access|api) token\b.{0,30}\b(?:expired|invalid)|this credential")),
+            r"|(?:security|access|api) token\b.{0,30}\b(?:expired|invalid)|this credential"
+            r"|\bnot authori[sz]ed\b|organi[sz]ation must be verified")),
     (
         "model",
         any_of(
             r"model(?: \S{1,120})? (?:was |is )?(?:not found|does not exist|not exist|is not (?:available|supported)"
             r"|has been (?:deprecated|decommissioned|retired))",
-            r"unknown model|no such model",
+            r"unknown model|no such model|\u6a21\u578b\u4e0d\u5b58\u5728",
         ),
     ),
     ("filtered", any_of(r"content[ _](?:filter|policy|management)|safety|flagged|usage policies|data_inspection"
@@ -200,6 +203,8 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         any_of(
             r"overload|internal (?:server )?error|service (?:is )?(?:temporarily )?unavailable|bad gateway|timed? ?out",
             r"time-out|upstream (?:connect|error)|connection (?:reset|refused|error)|socket hang up|at capacity",
+            r"closed before|fetch failed|\be(?:connreset|connrefused|notfound|timedout)\b|insufficient system resource",
+            r"(?:tier )?capacity exceeded|unable to process your request|high demand|\u8bbf\u95ee\u91cf\u8fc7\u5927",
             r"server had an error|unexpected error|\bdegraded\b|\bis (?:currently |still )?loading\b",
         ),
     ),
@@ -214,7 +219,9 @@ _LATE: tuple[tuple[Kind, re.Pattern[str]], ...] = (
             r"|input should be|schema is invalid|\u53c2\u6570",
             r"\btool_choice\b(?!['\"]? ?: ?['\"{])|must be unique|may only be set|must contain the word",
             r"\bjson (?:format|schema|mode)\b|\b(?:is|are) not (?:available|allowed|enabled)\b|set at the same time",
-            r"should have at (?:most|least)|below minimum value|above maximum value",
+            r"should (?:match|have at (?:most|least))|does(?: not|n't) match|below minimum value|above maximum value",
+            r"\bnot valid json|\binvalid json|\bproto is invalid|is invalid\. please choose|\bexpected minitems\b",
+            r"\bmust be set to\b|\bmust have an? \w+ parameter\b|\bnot greater than \d",
             r"\bmust be (?:less|lower|greater|higher|at least|at most|between|one of|strictly)\b",
         ),
     ),

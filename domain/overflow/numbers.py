@@ -269,17 +269,18 @@ def _labelled(text: str) -> list[_Seen]:
         if label == "other" and _SAID.search(left) and any(one.label == "limit" for one in found):
             label = "used"
         words = f"{_sentence(left)[-60:].lstrip()}{number[0]}{re.split(r'[.;,)]', right)[0][:32].rstrip()}"
-        if label == "limit" and found and _held_against(found[-1], value, left):
-            found[-1] = msgspec.structs.replace(found[-1], label="used")
+        if label == "limit" and (_VERSUS_LEFT.search(left) or _CMP_LEFT.search(left)):
+            _hold_against(found, value)
         bare = label == "used" and 400 <= value < 600 and not _TOKENS.match(right)
         found.append(_Seen(value, label, words.strip(" ,;:("), bare or number.start() == front))
     return found
 
 
-def _held_against(before: _Seen, value: int, left: str) -> bool:
-    """Whether the number before a limit is what the limit is held against: "exceeds the window: 130500 vs 128000"."""
-    compared = _VERSUS_LEFT.search(left) or _CMP_LEFT.search(left)
-    return bool(compared) and before.label == "limit" and value < before.value
+def _hold_against(found: list[_Seen], limit: int) -> None:
+    """Take a limit before for the amount where a smaller one is held against it: "window: 9 (7 and 2) vs 8"."""
+    for place, one in enumerate(found):
+        if one.label == "limit" and one.value > limit:
+            found[place] = msgspec.structs.replace(one, label="used")
 
 
 def _sentence(left: str) -> str:
