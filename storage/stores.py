@@ -67,5 +67,5 @@ def _backend(url: str) -> Backend:
         return PostgresBackend(url)
     said = f"foldlog knows no store of this kind; a store is one of: {FORMS}"
     if "://" not in url:
-        said = f"a store is named by a URL; for a file of that name write sqlite:///{url}"
+        said += f"; a file of that name is sqlite:///{url}"
     raise OptionError(said, value=url, where="url")

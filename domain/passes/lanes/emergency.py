@@ -38,9 +38,12 @@ def plan(ask: Ask) -> Work:
     gauge, state = ask.gauge, ask.scene.state
     if not gauge.force or not gauge.ceiling or gauge.tokens <= 0 or not _armed(ask):
         return Work(NAME)
-    numbers = [number for number in _active(ask) if number not in ask.taken]
+    active = _active(ask)
+    covered = {number for number in active if ask.scene.index(state.tags[number - 1].m) < ask.start}
+    numbers = [number for number in active if number not in ask.taken and number not in covered]
     sizes = {number: calibrated(state, state.model, _mass(ask, number)) for number in numbers}
-    used = gauge.tokens - calibrated(state, state.model, ask.freed)
+    freed = ask.freed + sum(_mass(ask, number) for number in covered)  # by a summary of this pass
+    used = gauge.tokens - calibrated(state, state.model, freed)
     ceiling = gauge.window.soft * gauge.bands.execute // 10_000
     fixed = max(used - sum(sizes.values()), 0)
     reclaim = used - (fixed + max(ceiling - fixed, 0) * AIM // 100)

@@ -91,7 +91,7 @@ def test_a_configured_store_is_looked_into(store, tmp_path, monkeypatch):
     ("url", "said"),
     [
         ("sqlite:///" + "/tmp/" + "x" * 300, "too long"), ("sqlite:///~nobody-here/x.db", "has a home folder"),
-        ("sqlite:///none.db", f"{Path.cwd() / 'none.db'}: there is no store"), ("/a/b.db", "write sqlite:////a/b.db"),
+        ("sqlite:///none.db", f"{Path.cwd() / 'none.db'}: there is no store"), ("/a/b.db", "is sqlite:////a/b.db"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("how", ["--db", "environment", "configured"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from foldlog.domain.passes.lanes.emergency import tier
+from support.past import summarise
 from support.talk import Chat, assistant, use, user, words
 
 BARE = {"protected_tokens": 0}
@@ -324,6 +325,23 @@ def test_what_the_model_has_not_read_yet_leaves_no_doubt_what_it_did(failed: boo
     tags = [host.state.tags[number - 1] for number in host.state.tools_order]
     assert [tag.mode for tag in tags] == ["full"] * 3 + ["skeleton_real"]
     assert b"[dropped \xc2\xa75\xc2\xa7]" in b"".join(request.messages_json)
+
+
+@pytest.mark.rule("EMERG-3", "EMERG-1")
+@pytest.mark.parametrize(("last", "left"), [(24, 0), (20, 0), (10, 3)])
+def test_what_a_summary_of_the_same_pass_covers_is_gone_already(last: int, left: int):
+    """The model keeps what it has not read where the summary alone makes room; else the emergency does the rest."""
+    host = chat(policy={"protected_tokens": 0})
+    fill(host, 24, 3_000, name="Bash")
+    host.tool("newest", words(3_000)).report_failure("overflow", limit=80_000, used=84_000)
+    summarise(host, 2 * last + 1)
+    request = host.again()
+    assert request.level == "soft"
+    order = host.state.tools_order
+    assert order[-1] not in dropped(host)
+    assert len(dropped(host)) >= left
+    assert bool(dropped(host)) == bool(left)
+    assert host.state.tail < 40_000
 
 
 @pytest.mark.rule("EMERG-6", "T23")
