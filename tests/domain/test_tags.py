@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import foldlog
+from foldlog.domain.state import State
 from support.talk import Chat, assistant, call, differences, image, result, shown, text, thinking, use, user, words
 
 
@@ -171,6 +172,61 @@ def test_a_fork_goes_on_with_its_parents_numbers():
     assert fork.status().usage_source == "estimated"
     assert chat.turn().messages_json[: len(old.messages_json)] == old.messages_json
     assert chat.session.status().tags == 12
+    assert [differences(chat.engine, name) for name in ("chat", "child")] == [[], []]
+
+
+def full(chat: Chat, request: Any) -> None:
+    use(request, 178_000)
+    chat.turn()
+
+
+def held(chat: Chat, request: Any) -> None:
+    use(request, 140_000)
+    chat.session.reduce("3")
+    for _ in range(2):
+        use(chat.turn(), 140_000)
+
+
+def unsent(chat: Chat, request: Any) -> None:
+    del request
+    chat.session.reduce("2")
+    chat.session.flush()
+    chat.turn().report_failure("not_processed")
+
+
+UNBOUND = "thinking block is bound to a different conversation"
+WAITING: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "usage": (lambda _, request: use(request, 50_000), ("usage", "accepted", "ratios", "counted")),
+    "held": (held, ("held",)),
+    "flush": (lambda chat, _: chat.session.flush(), ("flush",)),
+    "lost": (lambda chat, _: chat.session.report_cache_loss("said so"), ("lost",)),
+    "unsent": (unsent, ("reopened", "flush", "flushed_by")),
+    "overflow": (lambda _, request: request.report_failure("overflow", limit=100_000), ("overflow", "learnt")),
+    "pictures": (lambda _, request: request.report_error(400, "too many images"), ("bulky",)),
+    "reasoning": (lambda _, request: request.report_error(400, UNBOUND), ("unbound",)),
+    "full": (full, ("drained", "paid")),
+}
+
+
+@pytest.mark.rule("TAG-7", "T50")
+@pytest.mark.parametrize("what", WAITING)
+def test_a_fork_inherits_nothing_that_was_measured_asked_for_or_owed(what: str):
+    """All of that was of its parent's requests: what the child's first is answered with is its own."""
+    made, fields = WAITING[what]
+    chat = Chat(lanes=True, model="claude-sonnet-5-5", policy={"protected_tokens": 0})
+    chat.say(user([text("start"), image()]))
+    for number in range(40):
+        chat.tool(f"t{number}", words(900), *([thinking()] if number > 37 else []))
+    made(chat, chat.turn())
+    own = State(stream=chat.state.stream)
+    assert [name for name in fields if getattr(chat.state, name) == getattr(own, name)] == []
+    chat.session.fork("child")
+    child = Chat(chat.engine, id="child", lanes=True, model="claude-sonnet-5-5", policy={"protected_tokens": 0})
+    assert {name: getattr(child.state, name) for name in fields} == {name: getattr(own, name) for name in fields}
+    child.messages = [*chat.messages, assistant("here I turn"), user("go")]
+    child.now = chat.now
+    request = child.again()
+    assert (request.level, request.reasons) == ("defer", ())
     assert [differences(chat.engine, name) for name in ("chat", "child")] == [[], []]
 
 

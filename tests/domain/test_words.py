@@ -71,6 +71,23 @@ def test_nothing_is_said_of(how: str):
     assert "<!--" not in wire(request)
 
 
+@pytest.mark.rule("SAY-1", "PROP-2")
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+@pytest.mark.parametrize("grown", [False, True])
+def test_it_is_said_before_words_and_not_before_what_is_blank_or_was_there(blank: str, grown: bool):
+    host = chat()
+    host.messages += [assistant("ok"), user([text("there before")])] if grown else []
+    use(host.again(), 5_000)
+    if grown:
+        host.messages[-1] = user([text("there before"), text(blank), text("back again")])
+        request = host.again(wait=720)
+    else:
+        request = host.say(assistant("ok"), user([text(blank), text("back again"), text("and more")]), wait=720)
+    said = [one["text"] for one in request.messages[-1]["content"]]
+    assert [" <!-- +12m -->\n" in one for one in said] == ([False, True] if grown else [True, False])
+    assert differences(host.engine) == []
+
+
 @pytest.mark.rule("SAY-1", "LAW-1")
 def test_a_new_process_says_the_same():
     host = chat()

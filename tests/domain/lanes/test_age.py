@@ -129,6 +129,46 @@ def test_routine_cleanup_comes_once_a_pressure_episode():
     assert levels.count("soft+") == 1, levels
 
 
+@pytest.mark.rule("AGE-3", "PERM-14", "SCHED-8", "T24")
+@pytest.mark.parametrize(("between", "ended"), [(83_200, False), (83_199, True), (20_000, True)])
+def test_the_pass_that_begins_an_episode_may_clean_up_and_no_other_of_it(between: int, ended: bool):
+    """A window that is only assumed has no emergency: what lands in its force band is routine, and once."""
+    host = Chat(lanes=True, context_limit=0, policy=BARE)
+    host.say(user("start"))
+    fill(host, 8)
+    request = rebuild(host)
+    passes: list[tuple[str, list[str]]] = []
+    for number, used in enumerate([110_000] * 4 + [between] + [110_000] * 4, 8):
+        use(request, used)
+        request = host.tool(f"t{number}", words(400) + str(number), n=number)
+        decision = host.last().decision
+        passes.append((request.level, [did.lane for did in decision.lanes] if decision else []))
+    once, quiet = ("soft+", ["age"]), ("defer", [])
+    assert passes == [once, *[quiet] * 4, once if ended else quiet, *[quiet] * 3]
+
+
+@pytest.mark.rule("PERM-6", "T23")
+@pytest.mark.parametrize("new", ["words", "an output"])
+def test_a_subagent_cleans_up_again_behind_new_output_alone(new: str):
+    host = Chat(lanes=True, mode="subagent", policy=BARE)
+    host.say(user("start"))
+    fill(host, 8)
+    host.session.reduce("2-3")
+    host.session.flush()
+    assert host.again().level == "soft+"
+    for number in range(8, 11):
+        request = host.tool(f"t{number}", words(400), n=number)
+    use(request, 140_000)
+    request = host.tool("t11", words(400), n=11)
+    assert (request.level, host.state.tools_order[-1]) == ("soft+", host.state.swept)
+    levels = []
+    for number in (12, 13):
+        use(request, 140_000)
+        request = host.turn() if new == "words" else host.tool(f"t{number}", words(400), n=number)
+        levels.append(request.level)
+    assert levels == ["defer", "defer" if new == "words" else "soft+"], "a request has to have held it"
+
+
 @pytest.mark.rule("AGE-1", "LAW-1")
 def test_a_restart_between_two_rebuilds_changes_nothing():
     host = chat()

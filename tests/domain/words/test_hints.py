@@ -64,6 +64,20 @@ def test_what_is_found_is_told_behind_the_newest_words_and_stays():
     assert differences(host.engine) == []
 
 
+@pytest.mark.rule("HINT-1", "PROP-2")
+@pytest.mark.parametrize(
+    "content", [[text(" "), text(ASKED)], [text(ASKED), text("")], [text(""), text(ASKED), text("\n")]]
+)
+def test_it_stands_behind_words_and_not_behind_what_is_blank(content: list[Any]):
+    host = Host(ports.found("the parser lives in src/parse.py"))
+    request = host.say(user(content))
+    assert len(hints(request)) == 1
+    (said,) = request.messages[-1]["content"]
+    assert ASKED in said["text"]
+    assert host.searches.calls == [(ASKED, "api/chat", 10, 3.0)]
+    assert differences(host.engine) == []
+
+
 @pytest.mark.rule("HINT-1")
 @pytest.mark.parametrize(
     ("scores", "told"), [((0.6,), 1), ((0.5999,), 0), ((0.1, 0.9), 2), ((), 0), ((1, 0.2, 0.1, 0.9), 3), ((7.0,), 1)]
