@@ -9,7 +9,7 @@ import typer
 
 from ...domain.overflow import Explained, explain
 from . import options
-from .terminal import emit, say
+from .terminal import emit, say, warn
 
 
 def explain_error(
@@ -26,11 +26,18 @@ def explain_error(
     """
     if status is not None and not 100 <= status <= 599:
         raise typer.BadParameter(f"{status} is not an HTTP status", param_hint="--status")
-    found = explain(status, sys.stdin.buffer.read() if text == "-" else text)
+    if text == "-" and sys.stdin.isatty():
+        warn("paste the error, then press ctrl-d on a line of its own")
+    given = sys.stdin.buffer.read() if text == "-" else text
+    if status is None and not given.strip():
+        raise typer.BadParameter("there is no error to explain: neither words nor a --status", param_hint="TEXT")
+    found = explain(status, given)
     if as_json:
         emit(_told(found))
         return
-    say(f"{'too long for the window' if found.overflow else 'not an overflow of the window'} ({found.kind})")
+    head = "too long for the window" if found.overflow else "not an overflow of the window"
+    head = {"output_driven": f"{head}, by the answer allowed for", "suspected": f"perhaps {head}"}.get(found.kind, head)
+    say(f"{head} ({found.kind})")
     if found.limit:
         say(f"limit: {found.limit:,} tokens")
     if found.used:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from foldlog.adapters.cli import app
 from support.program import process, run, value
 
 ANTHROPIC = "prompt is too long: 208380 tokens > 200000 maximum"
@@ -48,3 +50,27 @@ def test_a_status_that_is_none_is_refused():
 def test_what_a_terminal_would_act_on_is_escaped():
     shown = run("explain-error", "prompt is too long \x1b[2J: 208380 tokens > 200000 maximum").stdout
     assert "\x1b" not in shown
+
+
+@pytest.mark.rule("CLI-20", "CLI-29")
+@pytest.mark.parametrize("given", ["", " \n", "-"])
+def test_where_nothing_is_given_nothing_is_explained(given: str):
+    result = CliRunner().invoke(app, ["explain-error", given], input="  \n" if given == "-" else None)
+    assert result.exit_code == 2
+    assert "no error to explain" in result.stderr
+
+
+@pytest.mark.rule("CLI-29")
+@pytest.mark.parametrize(
+    ("args", "head"),
+    [
+        (["--status", "413", "x"], "perhaps too long for the window (suspected)"),
+        (
+            ["input length and `max_tokens` exceed context limit: 150000 + 64000 > 200000"],
+            "too long for the window, by the answer allowed for (output_driven)",
+        ),
+        (["slow down: rate limit reached"], "not an overflow of the window (rate)"),
+    ],
+)
+def test_the_first_line_says_no_more_than_is_known(args: list[str], head: str):
+    assert run("explain-error", *args).stdout.splitlines()[0] == head
