@@ -145,7 +145,7 @@ def _front(names: _Names, view: View, text: Callable[[bytes], bytes]) -> dict[st
     return {
         "prefix": requests.prefix_digest(plain, text).hex(),
         "head": head if view.m0 else None,
-        "cut": names.of(view.cut) if view.cut else None,
+        "cut": names.of(view.cut) if view.m0 and view.cut else None,  # a request beside the head may be without both
     }
 
 

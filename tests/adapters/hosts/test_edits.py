@@ -57,6 +57,9 @@ class OpenCode:
     def id(self, message: dict[str, Any]) -> str:
         return str(message["info"]["id"])
 
+    def role(self, message: dict[str, Any]) -> str:
+        return str(message["info"]["role"])
+
 
 class Pi:
     """Makes this host's messages, with the id its plugin writes into each."""
@@ -88,11 +91,17 @@ class Pi:
     def id(self, message: dict[str, Any]) -> str:
         return str(message["id"])
 
+    def role(self, message: dict[str, Any]) -> str:
+        return str(message["role"])
 
-def play(host: Any, seed: int, steps: int, *, summaries: bool = False) -> tuple[list[dict[str, Any]], list[Any]]:
+
+def play(
+    host: Any, seed: int, steps: int, *, summaries: bool = False, back: float = 0
+) -> tuple[list[dict[str, Any]], list[Any]]:
     """Play a session; return what the plugin gets at each pass, and what it has to make of it.
 
-    ``summaries``: old history is summarised, so that the head covers messages the plugin leaves out.
+    ``summaries``: old history is summarised, so that the head covers messages the plugin leaves out. ``back``: how
+    often its person goes back to an earlier prompt, behind that or before it.
     """
     dice = random.Random(seed)
     historian = Historian(Extractive(tokenizer()), tokenizer(), inline=True) if summaries else None
@@ -108,6 +117,9 @@ def play(host: Any, seed: int, steps: int, *, summaries: bool = False) -> tuple[
         else:
             calls = [(f"c{n}_{i}", dice.choice(("", "out ", "long " * 400)) + str(n)) for i in range(dice.randrange(3))]
             array += host.step(n, "" if calls and dice.random() < 0.5 else f"so {n}", calls)
+        if back and n > 3 and dice.random() < back:
+            prompts = [place for place, one in enumerate(array) if host.role(one) == "user"]
+            array = [*array[: dice.choice(prompts[1:] or [len(array)])], *host.user(n + 1000, f"another way {n}")]
         if n > 6 and dice.random() < 0.1:
             del array[-1 if host.codec == "opencode" else len(array) :]
         if n == 9 and host.codec == "opencode":
@@ -149,6 +161,18 @@ def test_the_plugin_makes_what_the_engine_says(host: Any, seed: int, summaries: 
         assert found.get("missing") == [], number
         assert found["messages"] == messages, number
         assert found["digest"] == digest, number
+
+
+@needs_node
+@pytest.mark.parametrize("host", [OpenCode(), Pi()], ids=["opencode", "pi"])
+@pytest.mark.parametrize("seed", [2, 5, 7, 13])
+def test_the_plugin_follows_a_host_that_goes_back(host: Any, seed: int) -> None:
+    """EDIT-1, EDIT-3, EDIT-5: behind what summaries cover and before it, and nothing is named that is not there."""
+    told, wanted = play(host, seed, 60, summaries=True, back=0.12)
+    assert any(one["edits"].get("cut") for one in told)
+    made = run(HERE / "passes.mjs", {"passes": told})
+    for number, (found, (messages, digest)) in enumerate(zip(made, wanted, strict=True)):
+        assert found == {"missing": [], "messages": messages, "digest": digest}, number
 
 
 class Told(Agent):
