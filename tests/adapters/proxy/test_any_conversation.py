@@ -155,7 +155,7 @@ class Client:
                 return
             self.last, sent, built = prepared.request, json.loads(prepared.data), prepared.request.built
             wanted = [unmarked(json.loads(raw)) for raw in built.messages]
-            assert [unmarked(one) for one in sent[self.member]] == wanted, "PROXY-1: another request was sent"
+            assert [unmarked(one) for one in sent[self.member]] == wanted, "PROXY-11: another request was sent"
             excused = broken_rules(broken(self.wire, body))
             assert not [one for one in broken(self.wire, sent) if one.rule not in excused], "PROP-2"
             if not self.log.down:
@@ -167,7 +167,7 @@ class Client:
             self.sessions.done(admitted)
 
 
-@pytest.mark.rule("PROXY-1", "PROP-2")
+@pytest.mark.rule("PROXY-11", "PROP-2")
 @settings(max_examples=80, deadline=None)
 @given(st.sampled_from(sorted(PATHS)), st.booleans(), st.lists(MOVE, min_size=3, max_size=25))
 @example("anthropic", True, [("full", 0), ("prompt", 0), ("answer", 0), ("answer", 0), ("back", 0)])  # beside the head
