@@ -43,7 +43,7 @@ class Program(TyperGroup):
             typer.echo(f"foldlog: {plain(str(error))}", err=True)
             wrong = isinstance(error, InputError | StoreUnavailable)
             raise typer.Exit(WRONG if wrong else FAILED) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, typer.Abort):  # the latter where a question was asked
             typer.echo("foldlog: stopped", err=True)
             raise typer.Exit(STOPPED) from None
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -20,6 +21,11 @@ from rich.text import Text
 
 WIDTH = 160
 """Of a table where nobody looks at it: wide enough that a reader of lines finds a row on one."""
+
+WORDS = 24
+"""As narrow the words of the last column may become."""
+BROADEST = 10_000
+"""As broad as no table is."""
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNSAFE_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -85,13 +91,22 @@ def _refuse(token: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Sequence[int] = ()) -> None:
-    """Print a table; columns in ``right`` hold numbers."""
+    """Print a table; columns in ``right`` hold numbers.
+
+    On a narrow terminal only the words of the last column are broken: rows that are too long still are the terminal's
+    to wrap, as a reader finds figures again there, and does not in columns of single characters.
+    """
+    cells = [[plain(cell if isinstance(cell, str) else number(cell)) for cell in row] for row in rows]
     grid = Table(box=box.SIMPLE, pad_edge=False)
     for index, name in enumerate(columns):
-        grid.add_column(name, justify="right" if index in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text(plain(cell if isinstance(cell, str) else number(cell))) for cell in row))
+        width = max(map(cell_len, (name, *(row[index] for row in cells))))
+        if index == len(columns) - 1 and index not in right:
+            width = min(width, WORDS)
+        grid.add_column(name, justify="right" if index in right else "left", overflow="fold", min_width=width)
+    for row in cells:
+        grid.add_row(*map(Text, row))
     shown = Console(file=sys.stdout, highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDTH)
+    shown.width = max(shown.width, shown.measure(grid, options=shown.options.update_width(BROADEST)).minimum)
     shown.print(grid)
 
 
