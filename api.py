@@ -52,7 +52,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """One session of one host. Thread-safe; every call has an ``async`` twin with an ``a`` in front."""
+    """One session of one host. Thread-safe; every call of a host has an ``async`` twin with an ``a`` in front."""
 
     def __init__(self, core: engine.Core) -> None:
         self.core = core
@@ -219,6 +219,14 @@ class Session:
         """``prepare`` for asyncio."""
         return await asyncio.to_thread(lambda: self.prepare(*given, **named))
 
+    async def alast_good(self, *given: Any, **named: Any) -> Request | None:
+        """``last_good`` for asyncio."""
+        return await asyncio.to_thread(lambda: self.last_good(*given, **named))
+
+    async def areopen(self, pass_number: int | None = None) -> Request:
+        """``reopen`` for asyncio."""
+        return await asyncio.to_thread(self.reopen, pass_number)
+
     async def aadvance(self, *given: Any, **named: Any) -> Request:
         """``advance`` for asyncio."""
         return await asyncio.to_thread(lambda: self.advance(*given, **named))
@@ -292,10 +300,13 @@ class Engine:
         kept, and what finds things remembered (``ports.py``); the agent is told of what waits and what was found.
         Raises ``OptionError``, ``StoreUnavailable``, ``StoreNewer``.
         """
+        arguments.able("notes", notes, "waiting")
+        arguments.able("search", search, "search")
         count = tokenizer()
         if isinstance(summarizer, str):
             arguments.one_of("summarizer", summarizer, ("extractive",))
             summarizer = Extractive(count)
+        arguments.able("summarizer", summarizer, "__call__")
         summaries = Historian(summarizer, count) if summarizer is not None else None
         return cls(open_log(url), count, ENCODING, wall_clock, summaries, notes=notes, search=search)
 

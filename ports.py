@@ -60,7 +60,11 @@ class Summaries(Protocol):
 
 
 class Notes(Protocol):
-    """Where the agent's notes are kept. It is asked while a pass is made: it may not call its session."""
+    """Where the agent's notes are kept. It is asked while a pass is made: it may not call its session.
+
+    Where some wait, the agent is told to read them with a tool ``ctx_note``, whose argument ``action`` is ``read``: the
+    host offers it.
+    """
 
     def waiting(self, session: str) -> Waiting:
         """Return what waits. ``session``: ``harness/id``."""
@@ -68,7 +72,10 @@ class Notes(Protocol):
 
 
 class Search(Protocol):
-    """What finds things remembered. It is asked while a pass is made: it may not call its session."""
+    """What finds things remembered. It is asked while a pass is made: it may not call its session.
+
+    With what was found the agent is told that a tool ``ctx_search`` finds the whole of it: the host offers it.
+    """
 
     def search(self, query: str, session: str, limit: int, timeout: float) -> Iterable[Found]:
         """Return at most ``limit`` things, the best first, of what the request does not show anyway.

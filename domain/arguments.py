@@ -52,6 +52,13 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
         raise OptionError(f"{name} must be one of {', '.join(choices)}", value=value, where=name)
 
 
+def able(name: str, value: Any, method: str) -> None:
+    """Raise ``OptionError`` unless ``value`` is None or has ``method``: what cannot work is not found out in a turn."""
+    if value is not None and not callable(getattr(value, method, None)):
+        said = "can be called" if method == "__call__" else f"has a method {method!r}"
+        raise OptionError(f"{name} must be None or something that {said}", value=value, where=name)
+
+
 def text(name: str, value: Any) -> str:
     """Return ``value``. Raises ``OptionError`` unless it is text."""
     if not isinstance(value, str):

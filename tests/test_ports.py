@@ -183,3 +183,13 @@ def test_contents_that_cannot_be_read_cost_a_word_alone(monkeypatch: pytest.Monk
     assert {one["part"] for one in logs} == {"hint", "note"}
     assert b"ctx-search-hint" not in b"".join(request.messages_json)
     assert b"deferred_notes" in b"".join(host.turn("on").messages_json), "it is still due"
+
+
+@pytest.mark.parametrize("name", ["notes", "search", "summarizer"])
+@pytest.mark.parametrize("wrong", [5, object(), {"waiting": 1}])
+def test_what_cannot_be_a_port_is_refused_at_once(name: str, wrong: Any):
+    """And not found out as a part that breaks in every turn."""
+    with pytest.raises(foldlog.OptionError) as caught:
+        foldlog.Engine.open("memory:", **{name: wrong})
+    assert name in str(caught.value)
+    foldlog.Engine.open("memory:", **{name: None}).close()
