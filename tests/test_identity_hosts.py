@@ -205,6 +205,65 @@ def test_a_longer_rewind_becomes_the_head_when_it_goes_on():
     assert differences(chat.engine) == []
 
 
+@pytest.mark.rule("IDENT-3", "PERM-5", "PERM-12", "PROP-7")
+@pytest.mark.parametrize("waiting", ["flush", "lost", "idle", "reopened", "pictures"])
+def test_what_waits_for_the_head_is_no_matter_of_a_request_beside_it(waiting: str):
+    chat = start()
+    for number in range(4):
+        request = chat.tool(f"more{number}", words(400))
+    if waiting == "flush":
+        chat.session.reduce("3")
+        chat.session.flush()
+    elif waiting == "lost":
+        chat.session.report_cache_loss("said so")
+    elif waiting == "idle":
+        use(request, 1_000)
+    elif waiting == "reopened":
+        chat.session.reduce("3")
+        chat.session.flush()
+        chat.turn().report_failure("not_processed")
+    else:
+        chat.say(assistant("ok"), user([text("look"), image()])).report_error(400, "too many images")
+    chat.now += 4_000 if waiting == "idle" else 0
+    side = chat.session.prepare([user("Make a title of: look at notes")], now=chat.now)
+    assert (side.level, side.reasons) == ("defer", ("host_branch",))
+    decision = events(chat.session, ev.PassDeferred)[-1].decision
+    assert decision is None or (decision.schedule, decision.signals, decision.lanes) == ("defer", (), ())
+    due = {"lost": "cache_loss", "idle": "ttl_idle", "reopened": "open_rebuild", "pictures": "picture_recovery"}
+    assert due.get(waiting, "flush") in chat.turn().reasons
+    assert differences(chat.engine) == []
+
+
+@pytest.mark.rule("IDENT-4", "REFUSE-3", "LAW-3")
+@pytest.mark.parametrize("turns", [1, 2])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_branch_goes_on_behind_its_own_request_where_passes_were_refused_meanwhile(turns: int, restart: bool):
+    """What it extends is a fact of the log: a pass that sends nothing, and a new process, forget it not."""
+    chat = Chat()
+    chat.say(user("start"))
+    for number in range(5):
+        chat.turn(f"{number} {words(400)}")
+    trunk = list(chat.messages)
+    chat.messages = [*trunk[:5], assistant("ok, otherwise"), user("step other")]
+    side = chat.again()
+    for number in range(turns - 1):
+        chat.messages += [assistant(f"side {number}"), user(f"side on {number}")]
+    chat.messages, branch = trunk, chat.messages
+    chat.turn("on").report_failure("overflow")
+    chat.messages = [*branch, assistant("x"), user(f"on {words(2_000)}")]
+    for number in range(2):  # the third is sent after all
+        with pytest.raises(foldlog.Refused):
+            chat.again()
+        if restart:
+            chat.session.core._hot = None
+        chat.messages += [assistant(f"again {number}"), user("on")]
+    request = chat.again()
+    event = chat.last()
+    assert (event.base, event.divergence) == (side.pass_number, None)
+    assert request.messages_json[: len(side.messages_json)] == side.messages_json
+    assert differences(chat.engine) == []
+
+
 @pytest.mark.rule("IDENT-10")
 def test_a_rewind_to_before_the_cut_by_events():
     """The head leaves the messages a baseline covers: what a pass must then do is in test_fold."""

@@ -24,8 +24,7 @@ class Permission(msgspec.Struct, frozen=True):
 
 def asks(found: Situation) -> bool:
     """Whether it matters if a summary may still come: where a primary would rebuild for pressure alone."""
-    drains = any(item.frees for item in found.queue) and found.due != "defer"
-    return found.state.primary and found.news and not found.certain and (found.due == "pressure" or drains)
+    return found.state.primary and found.news and not found.certain and found.due == "pressure"  # idle it folds
 
 
 def allow(found: Situation, outlook: Outlook | None) -> Permission:

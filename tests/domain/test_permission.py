@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 import foldlog
 from foldlog.domain import events as ev
+from foldlog.domain.passes import permission, situation
+from foldlog.domain.passes.given import Outlook
 from foldlog.domain.passes.permission import permit
+from foldlog.domain.passes.price import price
 from support.talk import Chat, assistant, call, events, fingerprint, result, text, use, user, words
 
 QUIET: dict[str, Any] = {
@@ -79,6 +82,75 @@ def test_every_cause_that_held_is_named():
 def test_a_divergence_opens_only_what_lies_behind_it():
     assert permit(**{**QUIET, "diverged": 7, "drainable_behind": 10}).reach == 7
     assert not permit(**{**QUIET, "diverged": 7, "drainable": 10_000}).granted
+
+
+def found_by(monkeypatch: pytest.MonkeyPatch) -> situation.Situation:
+    """Return what a pass finds that pressure alone lets rebuild."""
+    passes: list[situation.Situation] = []
+    monkeypatch.setattr(permission, "asks", lambda found: passes.append(found) or False)
+    chat = filled()
+    use(chat.turn(), 140_000)
+    chat.session.reduce("2-7")
+    assert chat.turn().reasons == ("own_worth",)
+    monkeypatch.undo()
+    return passes[-1]
+
+
+@pytest.mark.rule("PERM-2", "PERM-5", "T9", "FOLD-4")
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize(
+    ("why", "vetoed"),
+    [("open_rebuild", True), ("published", True), ("flush", False), ("ttl_idle", False), ("force", False)],
+)
+def test_a_summary_being_made_puts_off_all_but_what_was_asked_for_or_cannot_wait(
+    why: str, vetoed: bool, running: bool, monkeypatch: pytest.MonkeyPatch
+):
+    replace = msgspec.structs.replace
+    found = replace(found_by(monkeypatch), running=running, signals=(why,) if why != "force" else ())
+    if why == "flush":
+        found.state.flush = True
+    elif why == "ttl_idle":
+        found = replace(found, reasons=(why,))
+    elif why == "force":
+        found = replace(found, gauge=replace(found.gauge, percent=found.gauge.bands.force))
+    allowed = permission.allow(found, Outlook())
+    assert (allowed.granted, allowed.signals) == (not (running and vetoed), (why,))
+
+
+@pytest.mark.rule("THINK-2", "PERM-11")
+@pytest.mark.parametrize("why", ["", "published", "open_rebuild", "cache_loss", "flush", "ttl_idle"])
+def test_reasoning_puts_off_no_fold_no_flush_and_nothing_that_is_open_or_lost(
+    why: str, monkeypatch: pytest.MonkeyPatch
+):
+    found = found_by(monkeypatch)
+    monkeypatch.setattr(permission.reasoning, "holds", lambda *_: True)
+    found = msgspec.structs.replace(found, signals=(why,) if why else (), reasons=(why,) if why == "ttl_idle" else ())
+    found.state.flush, found.state.reopened = why == "flush", why == "open_rebuild"
+    found.state.lost = "said so" if why == "cache_loss" else ""
+    allowed = permission.allow(found, Outlook())
+    held = why in ("", "published")
+    assert allowed.granted is not held
+    assert allowed.signals == ((why or "own_worth",) if not held else (why or "own_worth", "thinking_hold"))
+    if not why:
+        assert permission.allow(found, Outlook(coming=True)).signals == (), "nothing is put off that would not be done"
+
+
+@pytest.mark.rule("PERM-2")
+@pytest.mark.parametrize("coming", ["running", "fresh", "marked", "told", "blocked", ""])
+def test_drops_wait_for_a_summary_that_is_made_that_waits_or_that_a_mark_lets_come(
+    coming: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Each of these alone; what is certain is not asked for. Nothing else of the pass changes."""
+    found = found_by(monkeypatch)
+    if coming == "marked":
+        found.state.marked = found.state.passes
+    elif coming in ("running", "fresh"):
+        found = msgspec.structs.replace(found, **{coming: True})
+    certain = coming in ("running", "fresh", "marked")
+    assert permission.asks(found) is not certain
+    allowed = permission.allow(found, None if certain else Outlook(coming == "told", coming == "blocked"))
+    assert allowed.granted is not bool(coming)
+    assert allowed.signals == {"": ("own_worth",), "blocked": ("floor_mark",)}.get(coming, ())
 
 
 # ----------------------------------------------------------------- in the engine
@@ -344,6 +416,25 @@ def test_the_decision_is_stored_with_its_price():
     assert decision.price is not None
     assert decision.price.dropped == decision.drainable > 17_000
     assert decision.price.breakeven > 0
+
+
+@pytest.mark.rule("PERM-10")
+@pytest.mark.parametrize(
+    ("kind", "ttl", "dropped", "breakeven"),
+    [
+        ("anthropic", 60_000, 1_000, 11_500),
+        ("anthropic", 300_000, 1_000, 11_500),
+        ("anthropic", 300_001, 1_000, 19_000),
+        ("anthropic", 3_600_000, 3_000, 6_333),
+        ("google", 300_000, 1_000, 9_000),
+        ("other", 3_600_000, 1_000, 9_000),
+        ("other", 300_000, 0, -1),
+        ("anthropic", 300_000, -5, -1),
+    ],
+)
+def test_the_price_is_what_is_written_again_over_what_is_read_less(kind: Any, ttl: int, dropped: int, breakeven: int):
+    found = price(kind, ttl, dropped, 10_000)
+    assert (found.dropped, found.kept, found.breakeven) == (max(dropped, 0), 10_000, breakeven)
 
 
 # ------------------------------------------------------------------------ outcomes

@@ -154,6 +154,30 @@ def test_a_path_that_comes_back_finds_its_numbers_drops_and_queue():
     assert shown(back)[-1] == 15
 
 
+@pytest.mark.rule("TAG-6", "IDENT-6")
+@pytest.mark.parametrize("how", ["removed", "inserted"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_path_that_a_host_joined_anew_comes_back_with_its_numbers(how: str, before: int):
+    """Where a stretch was taken out or put in, what stood behind it stands behind another message from then on."""
+    chat = Chat(policy={"protected_tokens": 0})
+    chat.say(user("start"), *(m for n in range(6) for m in (assistant(f"a {n}"), user(f"u {n} {words(50)}"))))
+    chat.messages[3:5] = [] if how == "removed" else [*chat.messages[3:5], assistant("put"), user("in")]
+    chat.again()
+    chat.session.reduce("9")
+    chat.session.flush()
+    old = chat.turn()
+    assert "[dropped §9§]" in str(old.messages)
+    main = list(chat.messages)
+    chat.messages = [*main[: (3 if how == "removed" else 7) - before], assistant("otherwise"), user("another way")]
+    chat.again()
+    chat.turn()
+    chat.messages = main
+    assert chat.again().messages_json == old.messages_json
+    after = chat.turn()
+    assert after.messages_json[: len(old.messages_json)] == old.messages_json
+    assert differences(chat.engine) == []
+
+
 @pytest.mark.rule("TAG-7")
 def test_a_fork_goes_on_with_its_parents_numbers():
     """RF-01: decisions up to the fork point hold; numbers go on; nothing the provider measured is inherited."""

@@ -7,6 +7,7 @@ import pytest
 import foldlog
 from foldlog.domain import events as ev
 from foldlog.domain.errors import StoreBusy
+from support.past import summarise
 from support.talk import Chat, events, fingerprint, use, user, words
 
 
@@ -95,3 +96,27 @@ def test_a_fork_longer_than_the_window_is_not_sent_whole_on_its_first_pass():
     assert small.again().level == "defer", "with room it serves its parent's bytes and goes on"
     small.reopen(context_limit=20_000)
     assert small.turn().level == "defer", "managed by now"
+
+
+@pytest.mark.rule("REFUSE-1", "TAG-7", "T50")
+@pytest.mark.parametrize("how", ["a drop", "a summary", "neither"])
+def test_of_a_fork_that_something_has_made_smaller_the_first_pass_is_sent(how: str):
+    """One drop or one summary is enough: then it is managed, and a count of our own refuses nothing."""
+    chat = Chat(context_limit=1_000_000, policy={"protected_tokens": 0})
+    for number in range(30):
+        chat.say(*([] if not number else [{"role": "assistant", "content": "ok"}]), user(words(900) + f" {number}"))
+    if how == "a drop":
+        chat.session.reduce("1")
+        chat.session.flush()
+    elif how == "a summary":
+        summarise(chat, 2)
+        chat.session.report_cache_loss("said so")
+    chat.turn()
+    chat.session.fork("child")
+    small = Chat(chat.engine, "child", context_limit=20_000, policy={"protected_tokens": 0})
+    small.messages = [*chat.messages, {"role": "assistant", "content": "ok"}, user("go")]
+    if how == "neither":
+        with pytest.raises(foldlog.Refused, match="has not been managed"):
+            small.again()
+    else:
+        assert small.again().level

@@ -351,6 +351,22 @@ def test_a_model_with_a_smaller_window_starts_at_95_and_refuses_nothing():
     assert chat.turn().level in ("defer", "soft+")
 
 
+@pytest.mark.rule("OVER-19", "PROP-5")
+@pytest.mark.parametrize("told", [False, True])
+def test_nor_where_the_model_before_never_told_what_it_counted(told: bool):
+    """Our own count of its request is an estimate: that is the reason of no alarm, whatever it says."""
+    chat = grown(12, model="large", context_limit=1_000_000)
+    assert chat.state.last.tokens > 20_000
+    if told:  # by an earlier request is enough: the ratio is known, the newest is reckoned by it
+        use(chat.turn(), chat.state.last.tokens)
+        chat.session.report_cache_loss("said so")
+        chat.turn()
+        assert chat.state.usage is None
+    chat.reopen(model="small", context_limit=20_000)
+    decision = chat.turn()._produced.event.decision
+    assert decision.source == ("proactive" if told else "estimated")
+
+
 @pytest.mark.rule("OVER-19")
 @pytest.mark.parametrize(("mode", "limit"), [("primary", 400_000), ("primary", None), ("subagent", 200_000)])
 def test_no_such_thing_where_it_fits_is_unknown_or_nobody_waits(mode: str, limit: int | None):
