@@ -202,4 +202,5 @@ def fault_error(fault: Fault) -> StoreDamaged | StoreNewer:
     """Return the error that stops replay where a walk found ``fault``."""
     if fault.kind == "event-newer":
         return StoreNewer(fault.message, where=f"{fault.stream} @ {fault.version}")
-    return StoreDamaged(fault.message, stream=fault.stream, version=fault.version)
+    said = f"{fault.message}; run `foldlog verify` to see what can be done"
+    return StoreDamaged(said, stream=fault.stream, version=fault.version)

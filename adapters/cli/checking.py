@@ -18,6 +18,9 @@ from ...storage.protocol import Fault, Report
 from . import options
 from .terminal import emit, progress, say
 
+BEHIND = ("event-altered", "event-missing", "tail-cut")
+"""Faults of a stream that holds up to them."""
+
 
 def audit(
     session: Annotated[
@@ -130,12 +133,20 @@ def verify(
         for fault in report.repaired:
             say(f"mended: {_fault(fault)}")
         for fault in report.faults:
-            mendable = "; --repair mends it" if fault.repairable else ""
-            say(f"{_fault(fault)}{mendable}")
+            say(f"{_fault(fault)}{_remedy(fault)}")
         walked = f"{report.streams:,} streams, {report.events:,} events, {report.chunks:,} chunks walked"
         say(f"{walked}, {len(report.faults):,} faults")
     if report.faults:
         raise typer.Exit(1)
+
+
+def _remedy(fault: Fault) -> str:
+    if fault.repairable:
+        return "; --repair mends it"
+    if fault.kind == "event-newer":
+        return ""
+    loss = f", or go on without what is behind it: --accept-loss {fault.stream}" if fault.kind in BEHIND else ""
+    return f"; restore a backup{loss}"
 
 
 def _fault(fault: Fault) -> str:

@@ -220,6 +220,23 @@ def test_verify_mends_what_it_says_it_can(store, db, played):
     assert value("audit", "played", db=db)["passes"] == played.requests
 
 
+@pytest.mark.rule("CLI-21")
+@pytest.mark.parametrize("how", ["altered", "cut"])
+def test_what_nothing_mends_says_what_can_be_done(how, store, db):
+    """Where a session is asked for, and where the store is walked: up to its last good event it can go on."""
+    kit = SQLiteKit(store)
+    last = last_of(db)
+    try:
+        kit.remove(STREAM, last, last) if how == "cut" else kit.alter_state(STREAM, 5, lambda _: b"x")
+    finally:
+        kit.close()
+    assert "run `foldlog verify`" in run("status", "played", db=db).stderr
+    found = run("verify", db=db).stdout
+    assert f"; restore a backup, or go on without what is behind it: --accept-loss {STREAM}\n" in found
+    ok("verify", "--accept-loss", STREAM, db=db)
+    assert value("verify", db=db)["holds"] is True
+
+
 @pytest.mark.rule("CLI-20")
 def test_a_loss_is_accepted_only_by_name(store, db, played):
     last = last_of(db)
