@@ -264,6 +264,33 @@ def test_a_branch_goes_on_behind_its_own_request_where_passes_were_refused_meanw
     assert differences(chat.engine) == []
 
 
+@pytest.mark.rule("IDENT-2", "REFUSE-3", "LAW-3")
+@pytest.mark.parametrize("how", ["revised", "removed", "inserted"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_a_host_changed_with_a_refused_pass_is_told_by_the_one_that_is_sent(how: str, restart: bool):
+    """Nothing was sent with it, so the change is still to come: the ledger charges it to the host then."""
+    chat = Chat()
+    chat.say(user("start"))
+    for number in range(6):
+        chat.turn(f"{number} {words(5 if number == 1 else 400)}")
+    chat.again().report_failure("overflow")
+    if how == "revised":
+        chat.messages[4] = user("otherwise")
+    else:
+        chat.messages[4:6] = [] if how == "removed" else [*chat.messages[4:6], user("put in"), assistant("here")]
+    at = 6 if how == "inserted" else 4
+    for number in range(2):  # the third is sent after all
+        with pytest.raises(foldlog.Refused):
+            chat.again()
+        if restart:
+            chat.session.core._hot = None
+        chat.messages += [assistant(f"again {number}"), user("on")]
+    chat.again()
+    found = chat.last().divergence
+    assert (found.index, found.cause) == (at, how)
+    assert differences(chat.engine) == []
+
+
 @pytest.mark.rule("IDENT-10")
 def test_a_rewind_to_before_the_cut_by_events():
     """The head leaves the messages a baseline covers: what a pass must then do is in test_fold."""

@@ -356,6 +356,7 @@ def test_what_was_marked_or_held_is_void_where_compaction_is_switched_off(flush:
         chat.turn()
     state = chat.state
     assert (state.queue, state.flush, state.lost, state.reopened) == ({}, False, "", False)
+    assert (state.reduced, state.held) == (False, 0), "nothing is marked any more, so the agent may be told again"
     before = chat.session.status().dropped
     chat.reopen(policy={"protected_tokens": 0})
     chat.turn()

@@ -154,6 +154,41 @@ def test_a_path_that_comes_back_finds_its_numbers_drops_and_queue():
     assert shown(back)[-1] == 15
 
 
+@pytest.mark.rule("TAG-5", "TAG-6", "IDENT-2")
+@pytest.mark.parametrize("marked", ["", "queued", "dropped"])
+@pytest.mark.parametrize("kind", ["texts", "results"])
+def test_what_comes_where_a_part_was_taken_away_has_a_number_of_its_own(kind: str, marked: str):
+    """A message that grew shorter and longer again: nothing of the old part is the new one's."""
+    chat = Chat(policy={"protected_tokens": 0})
+    chat.say(user("start"))
+    ids = ["a", "b"] if kind == "results" else []
+    chat.say(
+        assistant([text("I look."), *(call(id) for id in ids)]),
+        user([result(id, words(300)) for id in ids] or [text("one " + words(300)), text("two " + words(300))]),
+    )
+    for number in range(4):
+        chat.tool(f"t{number}", "x")
+    old = 4
+    assert chat.state.tags[old - 1].m == 3
+    if marked:
+        chat.session.reduce(str(old))
+    if marked == "dropped":
+        chat.session.flush()
+    chat.turn()
+    one, two = user(chat.messages[2]["content"][:1]), assistant(chat.messages[1]["content"][: 1 + len(ids) // 2])
+    chat.advance(revised=[(2, two), (3, one)] if ids else [(3, one)])
+    assert (old in chat.state.queue, old in chat.state.tools_order) == (False, False)
+    three = user([*one["content"], result("c", "new")] if ids else [*one["content"], text("three")])
+    request = chat.advance(revised=[(2, assistant([*two["content"], call("c")])), (3, three)] if ids else [(3, three)])
+    new = len(chat.state.tags)
+    assert chat.state.tags[new - 1].m == 3
+    assert chat.state.tags[new - 1].status == "active"
+    assert f"§{new}§ {'new' if ids else 'three'}" in b"".join(request.messages_json).decode()
+    assert "two" in chat.session.expand(old)[0].text or ids
+    assert (new in chat.state.tools_order) is bool(ids)
+    assert differences(chat.engine) == []
+
+
 @pytest.mark.rule("TAG-6", "IDENT-6")
 @pytest.mark.parametrize("how", ["removed", "inserted"])
 @pytest.mark.parametrize("before", [0, 2])

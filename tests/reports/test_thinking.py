@@ -296,3 +296,28 @@ def items(number: int, size: int) -> list[dict[str, Any]]:
         },
         {"type": "function_call_output", "call_id": f"c{number}", "output": words(100) + str(number)},
     ]  # fmt: skip
+
+
+@pytest.mark.rule("TH-07", "THINK-1", "IDENT-2")
+@pytest.mark.parametrize("place", [3, 7, 11])
+@pytest.mark.parametrize("why", ["flush", "force"])
+def test_what_leads_the_message_its_host_changes_stands_before_the_change(place: int, why: str):
+    """The first byte that changes is behind it: it stays, bound as it is, and all reasoning behind that goes."""
+    host = Chat(lanes=True, model=BOUND, policy=BARE)
+    request = host.say(user("start"))
+    for number in range(8):
+        lead = [thought(f"{number}"), text("I look.")]
+        request = host.tool(f"t{number}", words(900) + str(number), *lead, n=number)
+    host.session.reduce("12-15")
+    if why == "flush":
+        host.session.flush()
+    content = host.messages[place]["content"]
+    host.messages[place] = assistant([content[0], text("I look twice."), content[2]])
+    if why == "force":
+        use(request, 175_000)
+        host.session.flush()
+    request = host.tool("last", "x", thought("last"))
+    assert request.level == "soft+"
+    first = min(place // 2, 8)
+    assert [block["thinking"] for block in kept(request)][: first + 1] == [f"{number}" for number in range(first + 1)]
+    assert differences(host.engine) == []

@@ -69,13 +69,15 @@ def changed(message: dict[str, Any], how: str) -> dict[str, Any]:
 @pytest.mark.rule("LANE-2", "TAG-5", "WINDOW-15", "FAIL-2")
 @pytest.mark.parametrize("how", ["grown", "other"])
 @pytest.mark.parametrize("why", WHYS)
-def test_no_lane_edits_what_changes_with_its_pass(how: str, why: str, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("left", [False, True], ids=["all is there", "much has left"])
+def test_no_lane_edits_what_changes_with_its_pass(how: str, why: str, left: bool, monkeypatch: pytest.MonkeyPatch):
     off = recounted(monkeypatch)
     for place in range(1 + WHYS.index(why), CHANGED, len(WHYS)):
         host = Chat(lanes=True, model="claude-sonnet-4-5", policy=EVERYTHING)
-        host.say(*WORK)
-        host.session.report_cache_loss("gone")
-        request = host.say(assistant("ok"), user("on"))
+        request = host.say(*WORK)
+        if left:
+            host.session.report_cache_loss("gone")
+            request = host.say(assistant("ok"), user("on"))
         tags = len(host.state.tags)
         host.session.reduce(f"2-{tags // 3}")
         if why == "pictures":
