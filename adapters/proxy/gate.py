@@ -24,13 +24,13 @@ class Blocked(FoldlogError):
     def __init__(self, cause: FoldlogError) -> None:
         self.cause = cause
         if isinstance(cause, StoreNewer):
-            what = "it was written by a newer foldlog. Update this one (pip install --upgrade foldlog) and restart it"
+            what = "Update foldlog (pip install --upgrade foldlog) and restart the proxy"
         elif isinstance(cause, OptionError):
-            what = "its address is wrong. Correct `db` in the configuration and restart the proxy"
+            what = "Correct `db` in the configuration, or FOLDLOG_DB, and restart the proxy"
         else:
             what = "Run `foldlog verify` to see what is wrong with it; the proxy tries again by itself"
         super().__init__(
-            f"the store cannot be used: {cause}. Nothing was sent, since this session would go on unrecorded; {what}."
+            f"the store cannot be used: {cause}. Nothing was sent, since this session would go on unrecorded. {what}."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 
 import foldlog
 from foldlog.adapters.config import Config
+from foldlog.adapters.proxy.gate import Blocked
 from foldlog.adapters.proxy.protocols.anthropic import ANTHROPIC
 from foldlog.domain import events as ev
-from foldlog.domain.errors import StoreBusy, StoreNewer, StoreUnavailable
+from foldlog.domain.errors import FoldlogError, OptionError, StoreBusy, StoreNewer, StoreUnavailable
 from support.proxy import Provider, assistant, body, serving, user, wait_for
 
 ONE = [user("hello")]
@@ -218,3 +220,9 @@ def test_a_real_lock_of_another_process(
             other.execute("ROLLBACK")
         assert proxy.ask([*ONE, assistant("ok"), user("on"), assistant("ok"), user("and on")]).status_code == 200
         assert not proxy.door.gate._engine.audit("claude-code/s1").differences
+
+
+@pytest.mark.parametrize("cause", [StoreNewer("newer"), OptionError("no such place"), StoreUnavailable("gone")])
+def test_a_refusal_says_what_to_do_in_whole_sentences(cause: FoldlogError) -> None:
+    """PROXY-61."""
+    assert re.search(r"\. Nothing was sent, since this [a-z ]+\. (Update|Correct|Run) .*\.$", str(Blocked(cause)))
