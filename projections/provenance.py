@@ -327,7 +327,9 @@ def edit_text(edit: Edit, m: int, p: int) -> str:
     if isinstance(edit, SetTag):
         return f"tag = {edit.tag}"
     if isinstance(edit, SetText):
-        return f"{edit.slot} {edit.kind} = text {edit.text.hex()[:12]}"
+        side = "before" if edit.slot == "pre" else "behind"
+        said = "silence" if edit.kind == "time" else edit.kind
+        return f"said {side} it: a {said} ({edit.text.hex()[:12]})" if edit.text else f"no {said} {side} it any more"
     if isinstance(edit, SetMedia):
         return f"media = {edit.media}"
     if isinstance(edit, SetThink):

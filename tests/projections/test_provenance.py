@@ -7,7 +7,7 @@ import pytest
 import foldlog
 from foldlog.projections.provenance import why
 from support.past import opened, summarise, talk
-from support.talk import Chat
+from support.talk import Chat, user, words
 
 STREAM = "session/api/s"
 
@@ -125,6 +125,20 @@ def test_what_a_summary_stands_for_is_not_sent_and_is_told_once(queued):
     found = why(host.engine.log, "session/api/chat", 3)
     assert found.present.startswith("sent whole")
     assert said(found).count("no summary of history stands for it any more") == 1
+
+
+@pytest.mark.rule("CLI-14", "SAY-7")
+def test_what_was_said_beside_a_part_is_told():
+    host = Chat(context_limit=1_000_000)
+    host.say(user("start")).report_usage(input=5_000)
+    host.turn("back again", wait=720)
+    assert "pass 2 (defer): said before it: a silence (" in said(why(host.engine.log, "session/api/chat", 3))
+    host = Chat(context_limit=1_000_000, policy={"protected_tokens": 0, "cache_ttl": "never"})
+    host.say(user("start"))
+    for number in range(16):
+        host.tool(f"t{number}", words(5_000) + str(number), n=number)
+    told = [one.what for tag in range(2, 18) for one in why(host.engine.log, "session/api/chat", tag).steps]
+    assert any("(defer): said behind it: a nudge (" in what for what in told)
 
 
 def test_a_queued_part_says_so(engine):
