@@ -132,7 +132,7 @@ def test_what_was_said_beside_a_part_is_told():
     host = Chat(context_limit=1_000_000)
     host.say(user("start")).report_usage(input=5_000)
     host.turn("back again", wait=720)
-    assert "pass 2 (defer): said before it: a silence (" in said(why(host.engine.log, "session/api/chat", 3))
+    assert "pass 2 (hard): said before it: a silence (" in said(why(host.engine.log, "session/api/chat", 3))
     host = Chat(context_limit=1_000_000, policy={"protected_tokens": 0, "cache_ttl": "never"})
     host.say(user("start"))
     for number in range(16):

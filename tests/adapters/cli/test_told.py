@@ -46,8 +46,8 @@ def test_passes_tell_what_was_said_and_why_something_was_not(db: str):
 @pytest.mark.rule("SAY-7")
 def test_a_part_tells_what_stands_behind_it(db: str):
     told = ok("why", "s", "5", db=db)
-    assert "post hint = text" in told
-    assert "post note = text" in told
+    assert "said behind it: a hint (" in told
+    assert "said behind it: a note (" in told
     sent = ok("show", "s", "--pass", "3", db=db)
     assert "2 notes of yours wait" in sent
     assert value("status", "s", db=db)["reminder_due"] is False
