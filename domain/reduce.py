@@ -35,7 +35,7 @@ def evaluate(state: State, drop: object) -> Marked:
     before = tuple(number for number in asked if 0 <= state.pos.get(state.tags[number - 1].m, -1) < state.start())
     if before:
         raise UnknownTag(f"{show_tags(before)} is from before a compaction and no longer in the request", value=drop)
-    fresh = tuple(n for n in asked if n not in state.queue and state.tags[n - 1].status == "active")
+    fresh = tuple(n for n in asked if n not in state.queue and state.tags[n - 1].status == "active" and state.names(n))
     if not fresh:
         return Marked((), "All of these are marked or dropped already; nothing more is needed.")
     shielded = protected(state, state.adopted.floor if state.adopted is not None else 0, emergency=False)

@@ -58,6 +58,7 @@ def _number(state: State, m: int, p: int, number: int, message: Message) -> None
     place = key(m, p)
     if state.tag_of.get(place, number) != number:
         tools.forget(state, {state.tag_of[place]})  # another kind of part stands there now
+        state.queue.pop(state.tag_of[place], None)
     state.tag_of[place] = number
     tools.numbered(state, m, p, number)
     if isinstance(part, Text) and part.inline:

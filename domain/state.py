@@ -323,6 +323,11 @@ class State(msgspec.Struct, array_like=True):
         """Whether a text is sent without the reasoning that was written into it."""
         return self.inline.get(key(m, p)) == 0
 
+    def names(self, number: int) -> bool:
+        """Whether a number is that of the part in its place: a host may have put another kind of part there, or none."""
+        tag = self.tags[number - 1]
+        return self.tag_of.get(key(tag.m, tag.p)) == number
+
     def waits(self, m: int) -> int | None:
         """Return the first part of ``m`` that no request held as it is, None where all were in one."""
         return self.unshown.get(m, self.aside.get(m))

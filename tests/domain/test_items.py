@@ -223,3 +223,23 @@ def test_a_summary_ends_between_answers_only() -> None:
     rows = [((), ()), ((), ()), (("c1",), ()), (("c2",), ()), ((), ("c1",)), ((), ("c2",)), ((), ()), ((), ())]
     arcs = find_arcs(rows, 1, tied=(3, 4, 8))
     assert arcs.spans == ((2, 6), (7, 8))
+
+
+@rule("DROP-13", "ITEM-5")
+@pytest.mark.parametrize("reasoned", [False, True])
+def test_where_the_host_goes_back_to_the_end_of_an_arc_that_left_it_stays_away(reasoned: bool) -> None:
+    """An answer may be the last thing of such a request: nothing has to come back, and nothing is written again."""
+    host = Host()
+    host.say(said("start"))
+    host.say(said("I look.", "assistant"), *([thought("1")] if reasoned else []), call("c1"), output("c1"))
+    host.say(said("done", "assistant"), said("go on"))
+    host.session.reduce("3")
+    host.session.flush()
+    before = host.turn()
+    assert "c1" not in str(before.messages)
+    place = next(index for index, one in enumerate(host.messages) if one.get("type") == "function_call_output")
+    last = list(host.state.path[place + 1 :])
+    request = host.advance(retracted=last)
+    assert request.level == "defer"
+    assert [json.loads(raw) for raw in request.messages_json] == [json.loads(raw) for raw in before.messages_json[:4]]
+    assert differences(host.engine) == []

@@ -189,6 +189,37 @@ def test_what_comes_where_a_part_was_taken_away_has_a_number_of_its_own(kind: st
     assert differences(chat.engine) == []
 
 
+@pytest.mark.rule("TAG-5", "TAG-6", "DROP-7", "REDUCE-4")
+@pytest.mark.parametrize("marked", ["", "before", "after"])
+@pytest.mark.parametrize("kind", ["an output", "a text"])
+def test_what_comes_where_a_part_of_another_kind_stood_has_a_number_of_its_own(kind: str, marked: str):
+    """What was marked is no more; whoever marks the old number marks nothing, and the new part stays."""
+    chat = Chat(policy={"protected_tokens": 0})
+    chat.say(user("start"))
+    chat.tool("a", "x")
+    if kind == "an output":
+        chat.say(assistant([call("b"), call("c")]), user([result("b", "x"), result("c", words(300))]))
+        revised = [(4, assistant([call("b")])), (5, user([result("b", "x"), text("it said words")]))]
+    else:
+        chat.say(assistant("seen"), user([text("look"), text("and " + words(300))]))
+        revised = [(5, user([text("look"), image()]))]
+    old = len(chat.state.tags)
+    tools = [number for number in chat.state.tools_order if number != old]
+    if marked == "before":
+        chat.session.reduce(str(old))
+    for m, message in revised:
+        chat.messages[m - 1] = message
+    sent = chat.again().messages[-1]["content"]
+    if marked == "after":
+        assert "already" in chat.session.reduce(str(old))
+    assert (chat.state.queue, chat.state.tools_order) == ({}, tools)
+    chat.session.flush()
+    assert chat.again().messages[-1]["content"] == sent
+    assert chat.state.tags[old].status == "active"
+    assert chat.state.tags[old].kind == ("text" if kind == "an output" else "file")
+    assert differences(chat.engine) == []
+
+
 @pytest.mark.rule("TAG-6", "IDENT-6")
 @pytest.mark.parametrize("how", ["removed", "inserted"])
 @pytest.mark.parametrize("before", [0, 2])

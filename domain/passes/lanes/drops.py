@@ -33,12 +33,13 @@ def queued(scene: Scene, protected: frozenset[int]) -> tuple[Item, ...]:
 
 
 def drop(scene: Scene, number: int, recent: frozenset[int], *, kept: bool = False) -> Item | None:
-    """Return how tag ``number`` leaves the request, None where it cannot now: gone already, open, off the path.
+    """Return how tag ``number`` leaves the request, None where it cannot now: gone already, open, off the path, or
+    another part stands in its place.
 
     ``kept``: its call stays, whatever its size.
     """
     tag = scene.state.tags[number - 1]
-    if tag.status != "active":
+    if tag.status != "active" or not scene.state.names(number):
         return None
     return _arc(scene, number, tag, recent, kept=kept) if tag.kind == "tool" else _content(scene, number, tag)
 

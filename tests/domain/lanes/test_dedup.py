@@ -48,6 +48,33 @@ def test_the_newest_of_equal_looks_stays(name: str):
     assert host.state.tags[1].status == "dropped"
 
 
+@pytest.mark.rule("DEDUP-1", "TAG-5")
+@pytest.mark.parametrize("how", ["dropped", "changed", "off the path"])
+@pytest.mark.parametrize("others", [1, 2])
+def test_a_look_that_is_not_sent_any_more_stands_for_none(how: str, others: int):
+    """The newest has left, says something else now, or is on a path that was left: the one before it is the newest."""
+    host, file = chat(), words(200, "line")  # so little leaves by no age
+    for number in range(others):
+        host.tool(f"a{number}", file, name="Read", file_path="a.py")
+        fill(host, 10 * number)
+    host.tool("b", file, name="Read", file_path="a.py")
+    newest = len(host.state.tags)
+    fill(host, 40)
+    if how == "dropped":
+        host.session.reduce(str(newest))
+        host.session.flush()
+        host.turn()
+    place = next(n for n, one in enumerate(host.messages) if "'b'" in str(one) and one["role"] == "user")
+    if how == "changed":
+        host.messages[place] = user([result("b", "cut")])
+    elif how == "off the path":
+        host.messages[place - 1 :] = [assistant("otherwise"), user("on")]
+        host.again()
+        fill(host, 60)
+    rebuild(host)
+    assert sum(b"line line" in raw for raw in host.again().messages_json) == 1
+
+
 @pytest.mark.rule("DEDUP-1")
 def test_a_look_that_failed_is_none_that_did_not():
     """Two that failed alike are one."""
