@@ -324,7 +324,7 @@ class State(msgspec.Struct, array_like=True):
         return self.inline.get(key(m, p)) == 0
 
     def names(self, number: int) -> bool:
-        """Whether a number is that of the part in its place: a host may have put another kind of part there, or none."""
+        """Whether a number is that of the part in its place: a host may have put another kind there, or none."""
         tag = self.tags[number - 1]
         return self.tag_of.get(key(tag.m, tag.p)) == number
 

@@ -37,11 +37,11 @@ def plan(ask: Ask) -> Work:
         seen: set[str] = set()
         for number, (_, result) in reversed(group.items()):
             output = ask.facts.get(result)
-            if output is None:
-                continue
-            twin, known = output in seen, number in ask.spared or number in ask.taken
+            if output is None or number in ask.taken:
+                continue  # what leaves with this pass stands for no other
+            twin = output in seen
             seen.add(output)
-            item = drop(ask.scene, number, ask.recent) if twin and not known else None
+            item = drop(ask.scene, number, ask.recent) if twin and number not in ask.spared else None
             if item is not None and item.index >= ask.begin and item.net > 0:
                 items.append(item)
     return Work(NAME, tuple(sorted(items, key=lambda item: item.tag)))
