@@ -442,6 +442,26 @@ def test_the_price_is_what_is_written_again_over_what_is_read_less(kind: Any, tt
 
 
 @pytest.mark.rule("PERM-11")
+@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize("end", ["not_processed", "aborted"])
+def test_it_stays_open_too_where_the_pass_it_was_open_for_had_nothing_to_add(times: int, end: str):
+    """Each that adds nothing is a quiet pass; not processed either, the next may still add."""
+    chat = filled(tools=4, tokens=3_000)
+    use(chat.turn(), 140_000)
+    chat.session.reduce("2-3")
+    request = chat.turn()
+    request.report_failure("not_processed")
+    for number in range(times):
+        request = chat.again() if number % 2 else chat.turn()
+        assert (request.level, request.reasons) == ("defer", ("open_rebuild",))
+        request.report_failure(end if number == times - 1 else "not_processed")
+    chat.session.reduce("4")
+    request = chat.turn()
+    assert request.reasons == (("open_rebuild",) if end == "not_processed" else ())
+    assert request.level == ("soft+" if end == "not_processed" else "defer")
+
+
+@pytest.mark.rule("PERM-11")
 def test_a_rebuild_that_was_not_processed_stays_open():
     chat = filled(tools=4, tokens=3_000)
     use(chat.turn(), 140_000)
