@@ -351,6 +351,29 @@ def test_a_model_with_a_smaller_window_starts_at_95_and_refuses_nothing():
     assert chat.turn().level in ("defer", "soft+")
 
 
+@pytest.mark.rule("REFUSE-3", "PERM-14", "EMERG-5")
+@pytest.mark.parametrize("size", [400, 500, 600])
+def test_what_was_refused_goes_out_smaller_by_little_too(size: int):
+    """A second rebuild in an episode has to free 2% of the window; not where the provider refused the request."""
+    chat = Chat(lanes=True, context_limit=40_000, policy={"protected_tokens": 0})
+    chat.say(user("start"))
+    for number in range(6):
+        chat.tool(f"t{number}", words(40), name="x")
+    use(chat.again(), 28_000)
+    chat.session.reduce("2-4")
+    chat.session.flush()
+    first = chat.turn()
+    assert first.level == "soft+"
+    use(first, 28_000)
+    request = chat.tool("more", words(size), name="x")
+    assert (request.level, chat.state.episode <= chat.state.rebuilt) == ("defer", True)
+    request.report_failure("overflow", limit=40_000, used=40_100)
+    request = chat.turn()
+    assert request.level == "soft+"
+    landed = sum(did.tokens for did in request._produced.event.decision.lanes if did.landed)
+    assert 0 < landed < chat.session.status().window * 2 // 100
+
+
 @pytest.mark.rule("OVER-19", "PROP-5")
 @pytest.mark.parametrize("told", [False, True])
 def test_nor_where_the_model_before_never_told_what_it_counted(told: bool):
