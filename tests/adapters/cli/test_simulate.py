@@ -54,7 +54,6 @@ def test_a_generated_session_drops_and_rebuilds(codec, tmp_path, capsys):
     told = value("simulate", str(path), "--window", "110000", "--session", "mine", "--summarizer", "none", db=db)
     with capsys.disabled():
         print(f"\ngenerated ({codec}): {levels(told)}, {told['landed']} drops landed")
-    assert levels(told)["soft+"] > 0
     assert levels(told)["hard"] > 0
     assert told["landed"] > 0
     assert told["reduces"] > 0
@@ -225,6 +224,7 @@ def test_the_demo_ends_in_its_audit(tmp_path):
     assert told["report"] == str(tmp_path / "mine.html")
     assert levels(told)["hard"] > 1
     assert levels(told)["soft"] > 0
+    assert told["landed"] > 10
     assert told["compartments"] > 0
     assert told["refusals"] == {}
     assert set(told["bill"]["arms"]) == {"foldlog", "doing nothing", "compacting once"}
