@@ -47,7 +47,6 @@ class View(msgspec.Struct, array_like=True):
     m0: tuple[bytes, ...] = ()
     m1: tuple[bytes, ...] = ()
     cut: int = 0
-    passes: int = 0
     plain: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     slots: dict[int, MessageSlots] = msgspec.field(default_factory=dict)
     shown: dict[int, int] = msgspec.field(default_factory=dict)
@@ -150,7 +149,6 @@ def take(view: View, event: ev.Pass, change: Change) -> None:
     for insert in event.inserts:
         view.inserts.update(placed(view, (insert,)))
         view.anchors[insert.id] = insert.m
-    view.passes = event.number
     if isinstance(event, ev.PassDeferred):
         return
     for m in change.revealed:
@@ -264,7 +262,6 @@ def _reveal(slots: MessageSlots, hidden: tuple[int, ...]) -> MessageSlots:
 
 
 def _replayed(view: View, event: ev.LastGoodReplayed) -> None:
-    view.passes = event.number
     for arrival in event.arrivals:
         concealed = tuple(-abs(number) for number in arrival.tags)
         if arrival.first:

@@ -201,21 +201,6 @@ def test_protection_and_calibration_move_with_rebuilds_only():
         assert host.last().decision.drainable == 0, "protected, as the last rebuild adopted it"
 
 
-@pytest.mark.rule("T24", "AGE-3")
-def test_routine_cleanup_is_a_reason_once_an_episode_where_the_emergency_has_nothing_to_do():
-    """Nearly all is what a person wrote: each pass may rebuild, each would find one more old output."""
-    host = Chat(lanes=True, context_limit=20_000, policy=BARE)
-    host.say(user(words(13_000)))
-    fill(host, 5, 300)
-    request = lost(host)
-    levels = []
-    for number in range(20, 30):
-        use(request, 17_500)
-        request = host.tool(f"t{number}", words(260), n=number)
-        levels.append(request.level)
-    assert levels.count("soft+") == 1, levels
-
-
 @pytest.mark.rule("T2", "T3", "T13", "T20", "LANE-2")
 def test_every_lane_that_could_act_waits_for_a_permission_and_then_acts_at_once():
     """All that has become old, twofold, injected or spent stays through any number of deferred passes."""
