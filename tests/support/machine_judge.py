@@ -245,7 +245,7 @@ def _batches(machine: Machine, now: checks.Served) -> None:
     if not mine:
         return
     alone = isinstance(now.event, ev.ConversationRebuilt) and set(decision.signals) <= OWN
-    alone = alone and not any(did.landed and did.lane == "queued" for did in decision.lanes)
+    alone = alone and not any(did.landed and did.lane in ("queued", "mended") for did in decision.lanes)
     if machine.batch is not None:
         assert decision.tokens != machine.batch[0], f"EMERG-2: pass {now.number} drops a second time on one sample"
         assert not alone or decision.percent >= 9_000, f"EMERG-2: pass {now.number} drops again in one stay"

@@ -17,8 +17,8 @@ from .drops import drop
 from .shape import Ask, Item, Work
 
 NAME = "emergency"
-WORTH, SHARE = 2_000, 2
-"""So many tokens, or per cent of the window where that is less, are not worth a batch yet."""
+WORTH = 2_000
+"""Less than this is not worth a batch."""
 AIM = 30
 """Per cent of the room above what no drop can reach that may stay filled."""
 RESERVE = 20
@@ -47,8 +47,7 @@ def plan(ask: Ask) -> Work:
     ceiling = gauge.window.soft * gauge.bands.execute // 10_000
     fixed = max(used - sum(sizes.values()), 0)
     reclaim = used - (fixed + max(ceiling - fixed, 0) * AIM // 100)
-    worth = min(WORTH, gauge.window.soft * SHARE // 100)
-    if reclaim <= worth:
+    if reclaim <= WORTH:
         return Work(NAME)
     taken: list[Item] = []
     recent: frozenset[int] = frozenset() if gauge.emergency else ask.recent
@@ -60,7 +59,7 @@ def plan(ask: Ask) -> Work:
         reclaim -= calibrated(state, state.model, item.frees)
         if reclaim <= 0:
             break
-    if not ask.rides and calibrated(state, state.model, sum(item.frees for item in taken)) <= worth:
+    if not ask.rides and calibrated(state, state.model, sum(item.frees for item in taken)) <= WORTH:
         return Work(NAME)  # what can go is not worth a rebuild of its own
     return Work(NAME, tuple(taken))
 

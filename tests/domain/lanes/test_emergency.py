@@ -211,17 +211,6 @@ def test_a_refusal_of_the_provider_says_how_much_is_too_much():
     assert lanes(host)["emergency"].landed
 
 
-@pytest.mark.rule("EMERG-3")
-@pytest.mark.parametrize(("limit", "lands"), [(8_000, True), (20_000, True), (200_000, False)])
-def test_what_is_worth_a_batch_is_measured_by_the_window(limit: int, lands: bool):
-    """Some 1,000 tokens can leave: nothing of a large window, an eighth of a small one."""
-    host = chat(context_limit=limit)
-    host.say(assistant("ok"), user(words(limit * 3 // 5)))
-    use(fill(host, 8, 100), limit * 88 // 100)
-    host.turn()
-    assert bool(dropped(host)) is lands
-
-
 @pytest.mark.rule("EMERG-7")
 @pytest.mark.parametrize(("limit", "level"), [(100_000, 8_500), (104_000, 8_500), (92_000, 9_500)])
 def test_another_models_rebuild_does_the_emergency_work_with_it(limit: int, level: int):
