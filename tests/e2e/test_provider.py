@@ -76,6 +76,19 @@ def test_a_summary_goes_on_where_the_history_stopped(tmp_path):
     assert "[[main:1]]" in said["content"][0]["text"]
 
 
+def test_where_a_subagent_stopped_is_no_place_of_its_parent(tmp_path):
+    client = provider(tmp_path)
+    first = user(text("Go. [[main:0]]"))
+    answer = ask(client, [first]).json()
+    report = text("<output>Done. <summary>Go on where the work stopped: [[sub:5]]</summary></output>")
+    turn = {"role": "assistant", "content": answer["content"]}
+    said = ask(client, [first, turn, user(*result(answer)["content"], report)]).json()
+    assert said["content"][0]["text"] == "Again."
+    ended = {"role": "assistant", "content": [text("All done.")]}
+    said = ask(client, [first, turn, result(answer), ended, user(report)]).json()
+    assert said["content"][0]["text"] == "Again."  # what its own calls show, for the last text says nothing
+
+
 def test_cache_reads_are_measured(tmp_path):
     client = provider(tmp_path)
     first = user(text("Go. [[main:0]]"))

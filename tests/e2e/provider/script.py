@@ -20,6 +20,7 @@ _SUMMARY = re.compile(
     re.IGNORECASE,
 )
 """How the hosts ask for their own compaction."""
+STOPPED = "Go on where the work stopped: "
 _TITLE = re.compile(r"title", re.IGNORECASE)
 SHARE, ANSWER = 2_500, 150
 """Tokens a command prints at most (one host cuts output at 10 kB), and of them what call and result need beside it."""
@@ -68,7 +69,7 @@ class Place:
 
 def place(seen: Seen) -> Place:
     """Return the step ``seen`` asks for. A marker in the newest text wins, then the newest result, then history."""
-    marked = [m for text in seen.texts for m in PLACE.finditer(text)]
+    marked = [m for text in seen.texts for m in PLACE.finditer(text) if not _reported(m, seen)]
     tail = seen.texts[-1] if seen.texts else ""
     if not seen.tools and _TITLE.search(seen.system[:300] + tail[:300]):
         return Place("title")
@@ -82,10 +83,18 @@ def place(seen: Seen) -> Place:
     return _behind("step" if seen.tools else "other", seen)
 
 
+def _reported(found: re.Match[str], seen: Seen) -> bool:
+    """Whether a marker stands in a summary of another track: where a subagent stopped, as reported to its parent."""
+    first = PLACE.search(seen.everything)
+    return first is not None and first[1] != found[1] and found.string[: found.start()].endswith(STOPPED)
+
+
 def _behind(kind: str, seen: Seen) -> Place:
     """The step behind the last one that the whole history shows."""
     last = Place("other")
     for m in re.finditer(rf"{PLACE.pattern}|{CALL.pattern}", seen.everything):
+        if m[1] and _reported(m, seen):
+            continue
         last = Place(kind, m[1], int(m[2])) if m[1] else Place(kind, m[3], int(m[4]) + 1)
     return last
 
@@ -97,7 +106,7 @@ def step_of(scenario: Scenario, at: Place) -> Step:
     if at.kind == "summary":
         return Step(
             say="<summary>\nGoal: work through the list in the scratch folder; the files so far were read and noted. "
-            f"Go on where the work stopped: [[{at.track}:{at.step}]]\n</summary>"
+            f"{STOPPED}[[{at.track}:{at.step}]]\n</summary>"
         )
     if at.kind == "other":
         return Step(say="Yes.")
