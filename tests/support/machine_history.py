@@ -15,6 +15,7 @@ from foldlog.adapters.historian import Historian, _offset
 from foldlog.adapters.models.summarizers.port import Job, Summarised, Summary
 from foldlog.domain import events as ev
 from foldlog.domain.history.boundary import Boundary, find_arcs
+from foldlog.projections.fold import load
 from support import machine_host as host
 from support import machine_outage as outage
 
@@ -285,10 +286,10 @@ class Past:
 
     def behind(self: Any, first: int, last: int) -> bool:
         """Whether one of the tags belongs to a message behind the cut."""
-        told, tags = self._told(), self.hot().state.tags
+        told, tags = self._told(), load(self.log, f"session/api/{self.id}").state.tags  # a stale process knows fewer
         covered = set(told.path[: told.index(told.cut) + 1])
         asked = range(first, last + 1)
-        known = {n: tags[n - 1].m for n in asked if n <= len(tags)}  # a stale process knows fewer than the model does
+        known = {n: tags[n - 1].m for n in asked if n <= len(tags)}
         owners = (known | {n: self.owners[n][3] for n in asked if n in self.owners}).values()
         return not covered.isdisjoint(owners)
 
