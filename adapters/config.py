@@ -14,7 +14,7 @@ import platformdirs
 import pydantic
 
 from ..domain.errors import OptionError
-from ..domain.policy import TIMES, Policy, is_time, make_policy
+from ..domain.policy import Policy, check_ttl, make_policy
 from ..domain.settings import Wrong, fault
 from ..storage.stores import place
 from .models.summarizers import Anthropic, OpenAI, Summarizer
@@ -101,13 +101,10 @@ class Config(pydantic.BaseModel):
     def _policy(cls, given: dict[str, Any]) -> dict[str, Any]:
         try:
             make_policy(given)
+            check_ttl(given.get("cache_ttl", "never"))
         except OptionError as error:
             said = error.message.replace(repr(error.where), repr(f"policy.{error.where}"), 1)
             raise Wrong(said, error.value) from None
-        ttl = given.get("cache_ttl", "never")
-        for text in ttl.values() if isinstance(ttl, dict) else (ttl,):
-            if not is_time(text):
-                raise Wrong(f"the setting 'policy.cache_ttl' cannot be used: it takes {TIMES}", text)
         return given
 
 

@@ -185,10 +185,13 @@ def parse_ttl(text: str | None) -> int:
 TIMES = "a time such as 90s, 5m or 1h, digits alone (ms), or never"
 
 
-def is_time(given: object) -> bool:
-    """Whether a text is a cache lifetime, so that nobody's ``5x`` is silently five minutes."""
-    text = given.strip().lower() if isinstance(given, str) else ""
-    return text == "never" or _TTL.match(text) is not None
+def check_ttl(given: Any, where: str = "cache_ttl") -> None:
+    """Raise ``OptionError`` where a cache lifetime, or one by model, is none: no ``5x`` is silently five minutes."""
+    for text in given.values() if isinstance(given, dict) else (given,):
+        named = text.strip().lower() if isinstance(text, str) else ""
+        if named != "never" and _TTL.match(named) is None:
+            said = f"the setting 'cache_ttl' cannot be used: it takes {TIMES}"
+            raise OptionError(said, value=text, where=where)
 
 
 def lookup_keys(model: str) -> list[str]:

@@ -234,6 +234,16 @@ def test_what_waits_for_the_head_is_no_matter_of_a_request_beside_it(waiting: st
     assert differences(chat.engine) == []
 
 
+def refused_twice(chat: Chat, restart: bool) -> None:
+    """Let two passes be refused; the third is sent after all."""
+    for number in range(2):
+        with pytest.raises(foldlog.Refused):
+            chat.again()
+        if restart:
+            chat.session.core._hot = None
+        chat.messages += [assistant(f"again {number}"), user("on")]
+
+
 @pytest.mark.rule("IDENT-4", "REFUSE-3", "LAW-3")
 @pytest.mark.parametrize("turns", [1, 2])
 @pytest.mark.parametrize("restart", [False, True])
@@ -251,12 +261,7 @@ def test_a_branch_goes_on_behind_its_own_request_where_passes_were_refused_meanw
     chat.messages, branch = trunk, chat.messages
     chat.turn("on").report_failure("overflow")
     chat.messages = [*branch, assistant("x"), user(f"on {words(2_000)}")]
-    for number in range(2):  # the third is sent after all
-        with pytest.raises(foldlog.Refused):
-            chat.again()
-        if restart:
-            chat.session.core._hot = None
-        chat.messages += [assistant(f"again {number}"), user("on")]
+    refused_twice(chat, restart)
     request = chat.again()
     event = chat.last()
     assert (event.base, event.divergence) == (side.pass_number, None)
@@ -279,12 +284,7 @@ def test_what_a_host_changed_with_a_refused_pass_is_told_by_the_one_that_is_sent
     else:
         chat.messages[4:6] = [] if how == "removed" else [*chat.messages[4:6], user("put in"), assistant("here")]
     at = 6 if how == "inserted" else 4
-    for number in range(2):  # the third is sent after all
-        with pytest.raises(foldlog.Refused):
-            chat.again()
-        if restart:
-            chat.session.core._hot = None
-        chat.messages += [assistant(f"again {number}"), user("on")]
+    refused_twice(chat, restart)
     chat.again()
     found = chat.last().divergence
     assert (found.index, found.cause) == (at, how)

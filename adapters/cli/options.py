@@ -12,7 +12,7 @@ import typer
 
 from ...api import Engine, wall_clock
 from ...domain.errors import OptionError, StoreUnavailable
-from ...domain.policy import TIMES, Policy, is_time, make_policy
+from ...domain.policy import Policy, check_ttl, make_policy
 from ...storage.protocol import open_log
 from ...storage.stores import default_url, place
 from .. import config as configuration
@@ -97,8 +97,5 @@ def _value(name: str, value: str) -> Any:
     else:
         found = value
     if name == "cache_ttl":
-        for text in found.values() if isinstance(found, dict) else (found,):
-            if not is_time(text):
-                said = f"the setting 'cache_ttl' cannot be used: it takes {TIMES}"
-                raise OptionError(said, value=text, where="--set")
+        check_ttl(found, "--set")
     return found

@@ -12,23 +12,11 @@ import foldlog
 from foldlog.domain.identity import Observation, Scene
 from foldlog.domain.passes import local
 from foldlog.domain.passes.recovery import largest
-from support.counts import recounted
+from support.counts import EVERYTHING, LONG, PICTURE, recounted
 from support.past import summarise
 from support.talk import Chat, assistant, call, result, text, thinking, use, user, words
 
-LONG = "I think we should actually look at the configuration file in order to find the really important message. "
 REMINDER = "\n<system-reminder>\n" + words(400) + "\n</system-reminder>"
-PICTURE = {
-    "type": "image",
-    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" + "A" * 4_000},
-}
-EVERYTHING = {
-    "protected_tokens": 0,
-    "caveman_text_compression": True,
-    "caveman_min_chars": 100,
-    "smart_drops": True,
-    "keep_reasoning_tokens": 500,
-}
 
 
 def chat(**policy: Any) -> Chat:

@@ -6,22 +6,10 @@ from typing import Any
 
 import pytest
 
-from support.counts import recounted
+from support.counts import EVERYTHING, LONG, PICTURE, recounted
 from support.talk import Chat, assistant, call, differences, result, text, thinking, user, words
 
-LONG = "I think we should actually look at the configuration file in order to find the really important message. "
 REMINDER = "\n<system-reminder>\n" + words(300) + "\n</system-reminder>"
-PICTURE = {
-    "type": "image",
-    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" + "A" * 4_000},
-}
-EVERYTHING = {
-    "protected_tokens": 0,
-    "caveman_text_compression": True,
-    "caveman_min_chars": 100,
-    "smart_drops": True,
-    "keep_reasoning_tokens": 500,
-}
 
 
 def tool(number: int, output: Any, *before: Any, name: str = "Bash", **arguments: Any) -> list[dict[str, Any]]:
