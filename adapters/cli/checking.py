@@ -16,7 +16,7 @@ from ...projections.audit import Audit
 from ...projections.audit import audit as audit_stream
 from ...storage.protocol import Fault, Report
 from . import options
-from .terminal import emit, progress, say
+from .terminal import counted, emit, progress, say
 
 BEHIND = ("event-altered", "event-missing", "tail-cut")
 """Faults of a stream that holds up to them."""
@@ -96,8 +96,9 @@ def say_audit(found: Sequence[Audit], faults: Sequence[Fault] = ()) -> None:
     """Print audits as people read them; the last line is the sum."""
     for one in found:
         say(
-            f"{one.stream.removeprefix('session/')}: {one.passes:,} passes, {one.events:,} events, {one.bytes:,} bytes "
-            f"rendered, {one.divergences:,} divergences of the host, {len(one.differences):,} differences"
+            f"{one.stream.removeprefix('session/')}: {_passes(one.passes)}, {counted(one.events, 'event')}, "
+            f"{counted(one.bytes, 'byte')} rendered, {counted(one.divergences, 'divergence')} of the host, "
+            f"{counted(len(one.differences), 'difference')}"
         )
         for difference in one.differences:
             at = f"pass {difference.number}, " if difference.number else ""
@@ -105,7 +106,11 @@ def say_audit(found: Sequence[Audit], faults: Sequence[Fault] = ()) -> None:
     for fault in faults:
         say(f"store: {_fault(fault)}")
     wrong = sum(len(one.differences) for one in found) + len(faults)
-    say(f"{sum(one.passes for one in found):,} passes verified, {wrong:,} differences")
+    say(f"{_passes(sum(one.passes for one in found))} verified, {counted(wrong, 'difference')}")
+
+
+def _passes(number: int) -> str:
+    return counted(number, "pass", "passes")
 
 
 def verify(
@@ -134,8 +139,8 @@ def verify(
             say(f"mended: {_fault(fault)}")
         for fault in report.faults:
             say(f"{_fault(fault)}{_remedy(fault)}")
-        walked = f"{report.streams:,} streams, {report.events:,} events, {report.chunks:,} chunks walked"
-        say(f"{walked}, {len(report.faults):,} faults")
+        walked = ((report.streams, "stream"), (report.events, "event"), (report.chunks, "chunk"))
+        say(f"{', '.join(counted(*one) for one in walked)} walked, {counted(len(report.faults), 'fault')}")
     if report.faults:
         raise typer.Exit(1)
 

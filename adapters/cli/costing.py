@@ -16,7 +16,7 @@ from ..models.summarizers import Anthropic, Extractive, OpenAI, Summarizer
 from ..models.tokens import tokenizer
 from ..simulate.arms import NOTHING, OURS, Arms, profile_for
 from ..simulate.play import Played
-from .terminal import say, table
+from .terminal import counted, say, table
 
 SUMMARIZERS = "extractive, none, openai:MODEL, openai:MODEL@BASE_URL, anthropic:MODEL or anthropic:MODEL@BASE_URL"
 UNIT = "in units of one uncached input token"
@@ -146,7 +146,7 @@ def summary_line(played: Played) -> str:
     """Return what became of the history."""
     if not played.summarizer:
         return "history: nothing is summarised"
-    said = f"history: {played.compartments:,} stretches summarised by {played.summarizer}"
+    said = f"history: {counted(played.compartments, 'stretch', 'stretches')} summarised by {played.summarizer}"
     if played.summary_calls:
-        said += f", {played.summary_calls:,} calls"
-    return said + (f"; {played.failed_summaries:,} runs gave nothing" if played.failed_summaries else "")
+        said += f", {counted(played.summary_calls, 'call')}"
+    return said + (f"; {counted(played.failed_summaries, 'run')} gave nothing" if played.failed_summaries else "")

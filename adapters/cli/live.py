@@ -11,6 +11,7 @@ import msgspec
 from ...domain.errors import FoldlogError
 from .. import local
 from ..proxy.feed import Moment
+from .terminal import counted
 
 FOLDS = ("soft", "hard")
 FIRST = "first_render"
@@ -64,11 +65,6 @@ class Totals:
         for cause, tokens in self.lost.most_common(3):
             pieces.append(f"{tokens:,} tokens of cache lost ({cause})")
         return ", ".join(pieces)
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def health(run: local.Run, seconds: float = 2.0) -> dict[str, Any] | None:

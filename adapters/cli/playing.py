@@ -25,7 +25,7 @@ from ..traces.model import Trace
 from ..traces.reader import load
 from . import costing, options
 from .checking import say_audit
-from .terminal import emit, number, plain, progress, say, table, warn
+from .terminal import counted, emit, number, plain, progress, say, table, warn
 
 NAMED = 20
 """So many broken lines are named one by one; JSON has them all."""
@@ -243,7 +243,7 @@ def _name_broken(path: Path, trace: Trace, *, quiet: bool) -> None:
         warn(f"{path}:{one.line}: {one.why}; skipped")
     more = len(trace.skipped) - NAMED
     if more > 0:
-        warn(f"{path}: {more} more lines skipped")
+        warn(f"{path}: {counted(more, 'more line')} skipped")
 
 
 def _told(played: Played, arms: Arms | None, report: Path | None) -> dict[str, object]:
@@ -259,18 +259,19 @@ def _told(played: Played, arms: Arms | None, report: Path | None) -> dict[str, o
 def _say_played(played: Played, kept: str) -> None:
     window = f"a window of {played.window:,} tokens" if played.window else "an unknown window"
     named = f"{played.trace} ({played.codec}, {played.model or 'no model named'})"
-    say(f"{named}, {played.requests:,} requests on {window}, {kept}")
+    say(f"{named}, {counted(played.requests, 'request')} on {window}, {kept}")
     table(("level", "cause", "passes"), [(one.level, one.cause, one.passes) for one in played.passes], right=(2,))
     refused = sum(played.refusals.values())
     named = ", ".join(f"{code} {count}" for code, count in played.refusals.items())
     reported = number(played.largest_prompt)
     said = f"drops landed: {played.landed:,} ({played.freed:,} tokens), {played.queued:,} still queued"
     if played.reduces:
-        said += f"; ctx_reduce called {played.reduces:,} times, {played.refused_reduces:,} with an error"
+        said += f"; ctx_reduce called {counted(played.reduces, 'time')}, {played.refused_reduces:,} with an error"
     say(said)
     say(costing.summary_line(played))
     say(f"largest prompt: {played.largest_request:,} tokens by our count, {reported} by the provider's")
-    over = f"; {played.overflows:,} requests over the window told as the provider's" if played.overflows else ""
+    beyond = counted(played.overflows, "request")
+    over = f"; {beyond} over the window told as the provider's" if played.overflows else ""
     say(f"refusals: {refused:,}" + (f" ({named})" if named else "") + over)
     say("usage told: " + (", ".join(f"{count:,} {name}" for name, count in played.usage.items()) or "none"))
     times = played.pass_ms

@@ -22,7 +22,7 @@ from ...projections.wire import wire
 from ...storage.protocol import Stored
 from ...storage.references import named_chunks
 from . import options
-from .terminal import emit, emit_raw, moment, raw_json, say, table
+from .terminal import counted, emit, emit_raw, moment, raw_json, say, table
 
 
 class Format(StrEnum):
@@ -40,7 +40,7 @@ def sessions(db: options.Db = None, as_json: options.Json = False) -> None:
         emit([{"session": name, "events": version} for name, version in found])
         return
     table(("session", "events"), found, right=(1,))
-    say(f"{len(found):,} sessions")
+    say(counted(len(found), "session"))
 
 
 def passes(session: options.SessionName, db: options.Db = None, as_json: options.Json = False) -> None:
@@ -66,7 +66,7 @@ def passes(session: options.SessionName, db: options.Db = None, as_json: options
         if _observed(stream)
         else "prompt and output by the provider's"
     )
-    say(f"{len(rows):,} passes; tokens by our count, {whose}")
+    say(f"{counted(len(rows), 'pass', 'passes')}; tokens by our count, {whose}")
     if changes is not None:
         say(restless.words(changes))
 
@@ -145,7 +145,7 @@ def _say_request(stream: str, event: Any, built: Built) -> None:
     say(f"{stream.removeprefix('session/')}, pass {event.number}: {level(event)} ({why}), digest {built.digest.hex()}")
     if built.tools:
         names = form.tool_names(built.codec, built.tools)
-        say(f"\n--- {len(names)} tools: {', '.join(names)}", lines=True)
+        say(f"\n--- {counted(len(names), 'tool')}: {', '.join(names)}", lines=True)
     if built.system:
         say("\n--- system", lines=True)
         for block in form.system_blocks(built.codec, built.system):

@@ -70,7 +70,9 @@ def test_backup_says_where_it_went(db, tmp_path, played):
 @pytest.mark.rule("CLI-11")
 def test_sessions_and_passes(db, played):
     assert [one["session"] for one in value("sessions", db=db)] == ["trace/played"]
-    assert "trace/played" in ok("sessions", db=db)
+    shown = ok("sessions", db=db)
+    assert "trace/played" in shown
+    assert shown.endswith("\n1 session\n")
     rows = value("passes", "played", db=db)
     assert [row["number"] for row in rows] == list(range(1, played.requests + 1))
     for one in played.passes:

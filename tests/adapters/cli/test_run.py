@@ -143,7 +143,7 @@ def test_observing_changes_no_byte(tmp_path, provider, env):
     assert done.returncode == 7, err
     assert [len(json.loads(body)["messages"]) for body in provider.bodies] == [1, 3, 5]
     assert b"\xc2\xa7" not in b"".join(provider.bodies)
-    assert "foldlog: observed 3 requests of 1 sessions" in err
+    assert "foldlog: observed 3 requests of 1 session," in err
 
 
 @pytest.mark.slow

@@ -255,5 +255,5 @@ def test_a_demo_that_does_not_hold_fails(monkeypatch, tmp_path):
     monkeypatch.setitem(wire.RELEASED, 1, "another digest")
     result = run("demo", "--report", str(tmp_path / "demo.html"))
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "5 passes verified, 1 differences"
+    assert result.stdout.splitlines()[-1] == "5 passes verified, 1 difference"
     assert "wire at pass 1" in result.stdout

@@ -117,6 +117,6 @@ def test_an_observing_process_sums_up_at_its_end(provider: Provider, env: dict[s
     assert httpx.post(url + "/v1/messages", json=body([user("hi")]), headers=HEADERS, timeout=20).status_code == 200
     found.send_signal(signal.SIGTERM)
     _, err = found.communicate(timeout=30)
-    assert "observed 1 requests of 1 sessions" in err
+    assert "observed 1 request of 1 session," in err
     assert "Estimated" in err
     assert found.returncode == 0
