@@ -21,7 +21,7 @@ from .domain import events as ev
 from .domain.errors import InputError, OptionError, UnknownSession, UnknownTag
 from .domain.passes.schedule import calibrated
 from .domain.paths import path_of
-from .domain.policy import Policy, make_policy
+from .domain.policy import Policy, make_policy, managed
 from .domain.reduce import evaluate
 from .domain.state import State
 from .domain.streams import escape, session_stream
@@ -118,13 +118,16 @@ class Session:
     def reduce(self, drop: str, command: str = "") -> str:
         """Mark tags (``3-5,8``) as spent; return the agent's reply. The request changes on a later pass.
 
+        With compaction off nothing is marked, and the reply says so.
+
         ``command``: the host's tool-call id, so that a repeated call is applied once. Raises ``RangeError``,
         ``UnknownTag``; nothing is queued then.
         """
         replies: list[str] = []
 
         def build(hot: Hot, at: int) -> list[ev.Event]:
-            outcome = evaluate(hot.state, drop)
+            policy = self.core.options.policy
+            outcome = evaluate(hot.state, drop, managed=managed(hot.state.policy if policy is None else policy))
             replies.append(outcome.reply)
             return [ev.DropsQueued(at, "", outcome.queue, outcome.reply)] if outcome.queue else []
 

@@ -22,6 +22,8 @@ from .projections import restless
 
 Source: TypeAlias = Literal["assumed", "catalogue", "configured", "learnt"]
 
+KEPT = "nothing leaves: the policy leaves the window to the host"
+"""What is told of a session without compaction."""
 NEVER = -1
 """``cache_left_ms`` where nothing was answered yet, so that nothing is cached."""
 FOREVER = NEVER_MS
@@ -183,13 +185,23 @@ def words(found: Status) -> str:
     return "\n".join(lines)
 
 
+def flushed(found: Status) -> str:
+    """Return what a flush that was just asked for does, for people."""
+    if not found.managed:
+        return KEPT
+    if not found.queued:
+        return "nothing is marked; other cleanup is made with the next request"
+    parts = f"{found.queued:,} part{'s' if found.queued != 1 else ''}"
+    return f"what is marked leaves with the next request: {parts}"
+
+
 def _used(found: Status) -> str:
     about = "about " if found.usage_source == "estimated" else ""
     used = f"{about}{found.usage_tokens:,} tokens" if found.usage_tokens >= 0 else "an unknown number of tokens"
     share = f" ({found.usage_percent / 100:.0f}% of {found.window:,})" if found.usage_percent >= 0 else ""
     leaves = f"content leaves from {found.execute_percent / 100:.0f}% on"
     if not found.managed:
-        leaves = "nothing leaves: the policy leaves the window to the host"
+        leaves = KEPT
     return (
         f"{used}{share} in {found.messages:,} messages after {found.passes:,} requests; {found.dropped:,} parts "
         f"dropped, {found.queued:,} marked; {leaves}"

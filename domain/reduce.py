@@ -17,8 +17,9 @@ class Marked(msgspec.Struct, frozen=True):
     reply: str
 
 
-def evaluate(state: State, drop: object) -> Marked:
-    """Say which of the tags in ``drop`` are to be queued. All or nothing.
+def evaluate(state: State, drop: object, *, managed: bool = True) -> Marked:
+    """Say which of the tags in ``drop`` are to be queued. All or nothing, and nothing where foldlog is not to manage
+    the window (``managed``): what is marked there would never leave (8.1).
 
     Raises ``RangeError`` for a list that cannot be read, ``UnknownTag`` for a number never given or given before a
     compaction.
@@ -35,6 +36,8 @@ def evaluate(state: State, drop: object) -> Marked:
     before = tuple(number for number in asked if 0 <= state.pos.get(state.tags[number - 1].m, -1) < state.start())
     if before:
         raise UnknownTag(f"{show_tags(before)} is from before a compaction and no longer in the request", value=drop)
+    if not managed:
+        return Marked((), "Nothing is marked: in this session the host keeps its window itself, and nothing leaves.")
     fresh = tuple(n for n in asked if n not in state.queue and state.tags[n - 1].status == "active" and state.names(n))
     if not fresh:
         return Marked((), "All of these are marked or dropped already; nothing more is needed.")

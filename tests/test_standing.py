@@ -148,6 +148,28 @@ def test_where_the_window_is_the_hosts_nothing_is_said_to_leave(url: str):
     assert "content leaves" not in told(host, url)
 
 
+@pytest.mark.rule("API-17", "PERM-5")
+@pytest.mark.parametrize(
+    ("marked", "compaction", "said"),
+    [
+        ("", True, "nothing is marked; other cleanup is made with the next request"),
+        ("2", True, "what is marked leaves with the next request: 1 part"),
+        ("2-3", True, "what is marked leaves with the next request: 2 parts"),
+        ("2-3", False, "nothing leaves: the policy leaves the window to the host"),
+    ],
+)
+def test_a_flush_says_what_it_does(url: str, marked: str, compaction: bool, said: str):
+    host = Chat(foldlog.Engine.open(url, summarizer=None), policy={"compaction": compaction})
+    host.say(user("start"))
+    for number in range(2):
+        host.tool(f"t{number}", words(100))
+    if marked:
+        host.session.reduce(marked)
+    assert ok("flush", "chat", db=url) == f"api/chat: {said}\n"
+    desk = Desk(Config(), lambda _: host.engine)
+    assert desk.flush(Caller("api", lambda _: None), shapes.Of("chat")) == {"text": said}
+
+
 @pytest.mark.rule("CLI-22")
 def test_a_time_is_not_called_a_number_of_milliseconds(host: Chat, url: str):
     use(host.say(user("start")), 5_000)

@@ -193,8 +193,7 @@ def flush(session: options.SessionName, db: options.Db = None, as_json: options.
     if as_json:
         emit({"session": f"{found.harness}/{found.session}", "queued": found.queued, "flush_pending": True})
         return
-    said = f"{found.queued:,} marked parts leave" if found.queued else "nothing is marked; other cleanup is made"
-    say(f"{said} with the next request of {found.harness}/{found.session}")
+    say(f"{found.harness}/{found.session}: {standing.flushed(found)}")
 
 
 def _status(engine: Engine, stream: str) -> Any:

@@ -158,9 +158,10 @@ class Desk:
         return {**msgspec.to_builtins(found), "text": standing.words(found)}
 
     def flush(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
-        """Let queued work land on the next request."""
-        self._session(caller, given.session).flush(given.command)
-        return {}
+        """Let queued work land on the next request, and say what that does."""
+        session = self._session(caller, given.session)
+        session.flush(given.command)
+        return {"text": standing.flushed(session.status())}
 
     def compacted(self, caller: Caller, given: shapes.Of) -> dict[str, Any]:
         """The host replaced its history by itself: its next list stands for itself, and the cache is gone."""

@@ -54,6 +54,24 @@ def test_what_is_marked_or_dropped_already_needs_nothing():
     assert "1 of the numbers" in chat.session.reduce("3,4")
 
 
+@pytest.mark.rule("REDUCE-9", "PERM-7")
+@pytest.mark.parametrize("passes", [0, 1], ids=["as it is switched off", "behind it"])
+def test_without_compaction_nothing_is_marked_and_the_agent_is_told(passes: int):
+    chat = chat_of_tools()
+    chat.reopen(policy={"compaction": False})
+    for _ in range(passes):
+        chat.turn()
+    before = fingerprint(chat.session)
+    assert chat.session.reduce("2-3", "call-1").startswith("Nothing is marked")
+    with pytest.raises(foldlog.UnknownTag):
+        chat.session.reduce("900")
+    assert fingerprint(chat.session) == before
+    chat.reopen(policy={"protected_tokens": 0})
+    chat.turn()
+    assert chat.state.queue == {}, "nothing has waited for it"
+    assert chat.session.reduce("2-3", "call-2").startswith("Queued")
+
+
 @pytest.mark.rule("REDUCE-5")
 def test_protected_tags_are_queued_and_named_apart():
     chat = chat_of_tools()

@@ -285,10 +285,8 @@ export class Plugin {
     if (!COMMANDS[input.command]) return;
     try {
       const { sessionID: session } = input;
-      if (input.command === "ctx-flush") {
-        await this.client.call("flush", { session });
-        this.say("what is marked leaves with the next request", "info");
-      } else this.say((await this.client.call("status", { session })).text, "info");
+      const asked = input.command === "ctx-flush" ? "flush" : "status";
+      this.say((await this.client.call(asked, { session })).text, "info");
     } catch (error) {
       this.say(words(error), "error");
     }

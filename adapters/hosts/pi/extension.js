@@ -293,8 +293,8 @@ export class Extension {
   async flush(ctx) {
     try {
       const { session } = this.of(ctx).conversation;
-      await this.client.call("flush", { session });
-      notify(ctx, "what is marked leaves with the next request", "info");
+      const { text } = await this.client.call("flush", { session });
+      notify(ctx, text, "info");
     } catch (error) {
       notify(ctx, words(error), "error");
     }

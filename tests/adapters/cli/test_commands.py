@@ -227,7 +227,7 @@ def test_flush_asks_for_what_is_marked_to_leave(tmp_path):
         session.reduce("1")
     assert value("flush", "s", db=url) == {"session": "api/s", "queued": 1, "flush_pending": True}
     assert value("status", "s", db=url)["flush_pending"] is True
-    assert "1 marked parts leave with the next request of api/s" in ok("flush", "api/s", db=url)
+    assert "api/s: what is marked leaves with the next request: 1 part\n" in ok("flush", "api/s", db=url)
     with foldlog.Engine.open(url, summarizer=None) as engine:
         session = engine.session("s", context_limit=200_000)
         request = session.prepare(

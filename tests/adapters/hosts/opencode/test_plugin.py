@@ -380,7 +380,7 @@ def test_commands_answer_by_a_notice_and_begin_no_turn(start):
     done = play(transform(talk(1)), *commands)
     assert ["thrown" in result for result in done["results"]] == [False, True, True, False]
     assert "content leaves from 65% on" in done["notices"][0][1]
-    assert done["notices"][1] == ["info", "what is marked leaves with the next request"]
+    assert done["notices"][1] == ["info", "nothing is marked; other cleanup is made with the next request"]
     assert session_of(running).status().flush_pending
 
 
@@ -405,7 +405,7 @@ def test_a_fork_goes_on_from_the_session_it_copies(start):
     before, after = done["results"][3]["messages"], done["results"][4]["messages"]
     assert [message["parts"] for message in after[: len(before)]] == [message["parts"] for message in before]
     assert after[-1]["parts"][0]["text"].endswith("§ and now")
-    assert done["notices"] == [["info", "what is marked leaves with the next request"]]
+    assert done["notices"] == [["info", "what is marked leaves with the next request: 1 part"]]
 
 
 @pytest.mark.rule("OC-9")

@@ -47,7 +47,7 @@ def test_a_recorded_session_is_managed_to_its_end(start, flushed):
         played.insert(passes[-1], {"hook": "command.execute.before", "input": command})
     host = {"sessions": RECORDED["sessions"], "providers": RECORDED["providers"]}
     done = run(HOST, {"steps": played, **host})
-    wanted = [["info", "what is marked leaves with the next request"]] if flushed else []
+    wanted = [["info", "what is marked leaves with the next request: 7 parts"]] if flushed else []
     assert done["notices"] == wanted
     engine = running.desk.store.engine()
     assert len(engine.sessions()) == 2
