@@ -148,13 +148,14 @@ class Session:
 
     def report_cache_loss(self, reason: str, command: str = "") -> None:
         """Say that the provider's cache of this session is gone, so that held work lands on the next request."""
-        self.core.command(lambda _, at: [ev.CacheLossReported(at, "", str(reason))], command)
+        said = str(reason).encode("utf-8", "replace").decode()
+        self.core.command(lambda _, at: [ev.CacheLossReported(at, "", said)], command)
 
     def fork(self, id: str, at: int | str | None = None) -> Session:
         """Return a new session that goes on from here, or from behind message ``at`` (a handle)."""
         with self.core.lock:
             options = msgspec.structs.replace(self.core.options, session=id)
-            stream = session_stream(options.harness, id)
+            stream = session_stream(options.harness, arguments.named("id", id))
             if self.core.log.head(stream) is not None:
                 raise InputError(
                     "a session of that name is there already; a fork needs a new one", value=id, where="id"
@@ -334,6 +335,7 @@ class Engine:
         if codec is not None:
             arguments.one_of("codec", codec, wire(CURRENT).CODECS)
         arguments.one_of("mode", mode, MODES)
+        stream = session_stream(arguments.named("harness", harness), arguments.named("id", id))
         options = Options(
             harness=harness,
             session=id,
@@ -341,12 +343,11 @@ class Engine:
             mode=mode,
             reduce=bool(reduce_tool),
             tokenizer=self._tokenizer,
-            model=None if model is None else arguments.text("model", model),
+            model=None if model is None else arguments.named("model", model),
             context_limit=arguments.limit("context_limit", context_limit),
             output_limit=arguments.limit("output_limit", output_limit),
             policy=None if policy is None else make_policy(policy).canonical(),
         )
-        stream = session_stream(harness, id)
         with self._lock:
             core = self._cores.get(stream)
             if core is None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from . import ports
+from .domain import arguments
 from .domain import events as ev
 from .domain.arcs import is_reduce
 from .domain.errors import Conflict, InputError, Refused, StoreBusy, StoreError, TooLarge
@@ -108,8 +109,7 @@ class Kept:
 
         ``build(hot, at)`` is called again after a conflict. An empty list appends nothing. ``texts``: chunks it names.
         """
-        if not isinstance(command, str):
-            raise InputError("a command id must be text", value=command, where="command")
+        arguments.named("command", command)
         with self.lock:
             if self.unrecorded is not None:
                 self.unrecorded()

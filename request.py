@@ -259,7 +259,7 @@ class Request:
         with self._session.core.lock:
             core = self._session.core
             found = judge(found, _share(core), pictures=shows_pictures(core.hot().state))
-            answered = None if model is None else arguments.text("model", model)
+            answered = None if model is None else arguments.named("model", model)
             words = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
             if found.overflow:
                 self._overflowed(_figures(found), answered, words, command)

@@ -66,6 +66,16 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def named(name: str, value: Any) -> str:
+    """Return ``value``. Raises ``OptionError`` unless it is text a log can hold: names are kept to the letter."""
+    given = text(name, value)
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise OptionError(f"{name} holds half a character (a lone surrogate)", value=value, where=name) from None
+    return given
+
+
 def listed(name: str, value: Any) -> list[Any]:
     """Return a list or tuple as a list. Raises ``InputError``."""
     if isinstance(value, list | tuple):

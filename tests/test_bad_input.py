@@ -405,10 +405,31 @@ def test_options_that_cannot_be(options: dict[str, Any]):
 def test_options_with_half_a_character(field: str):
     """A lone surrogate in a name is refused before anything is stored."""
     engine = foldlog.Engine.open("memory:", summarizer=None)
-    with pytest.raises(FoldlogError):
-        engine.session(**{"id": "new", field: "a\ud800"}).prepare([user("a")])
-    assert all(version <= 1 for _, version in engine.sessions())
+    with pytest.raises(foldlog.OptionError, match=f"{field} holds half a character"):
+        engine.session(**{"id": "new", field: "a\ud800"})
+    assert engine.sessions() == []
     assert engine.session("good").prepare([user("a")]).pass_number == 1
+
+
+@pytest.mark.rule("API-9")
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+@pytest.mark.parametrize("name", ["flush", "reduce", "report_cache_loss", "fork"])
+def test_commands_with_half_a_character_do_nothing(name: str, used: bool):
+    chat = established() if used else Chat()
+    given = {"reduce": ("1",), "report_cache_loss": ("gone",)}.get(name, ())
+    before = fingerprint(chat.session)
+    with pytest.raises(foldlog.InputError, match="holds half a character"):
+        getattr(chat.session, name)(*given, "a\ud800")
+    assert fingerprint(chat.session) == before
+    assert [found for found, _ in chat.engine.sessions()] == (["api/chat"] if used else [])
+
+
+def test_a_loss_is_reported_in_any_words():
+    """API-9, PERM-12: what a host says of it is never a reason not to know of it."""
+    chat = established()
+    chat.session.report_cache_loss("\ud800 \x00 é")
+    assert "cache_loss" in chat.turn().reasons
+    assert differences(chat.engine) == []
 
 
 # --------------------------------------------------------- strange, and to be taken all the same
