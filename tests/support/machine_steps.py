@@ -156,6 +156,8 @@ class Steps:
         if self.codec != "anthropic" and any(host.blank(part) for part in parts):
             return
         new = {**old, "parts": parts}
+        if host.to_host(self.codec, new, 0) == host.to_host(self.codec, old, 0):
+            return  # a wire that does not say whether a call failed shows no change where only that does
         self.rounds = [[new if m is old else m for m in one] for one in self.rounds]
         self.edits.append(f"revise {new['uid']}")
         self.now += 10_000

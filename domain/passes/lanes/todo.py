@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 
@@ -90,30 +91,33 @@ def _taken_away(ask: Ask, first: int, found: Newest | None, wanted: Arc | None) 
 
 def newest(scene: Scene) -> Newest | None:
     """Return the newest to-do call on the path that ended well, by its place."""
-    found = [*islice(_known(scene), 1), *_arriving(scene)]
+    coming = scene.unshown()
+    found = [*islice(_known(scene, {m for m, _ in coming}), 1), *_arriving(scene, coming)]
     return max(found, key=lambda one: (one.index, one.result), default=None)
 
 
-def _known(scene: Scene) -> Iterator[Newest]:
-    """Yield the calls earlier requests held, from the newest on: one look at each is for their places alone."""
+def _known(scene: Scene, coming: set[int]) -> Iterator[Newest]:
+    """Yield the calls earlier requests held, from the newest on: one look at each is for their places alone.
+
+    ``coming``: what this pass shows. A revised result among it arrives; one that a summary covers stays known.
+    """
     state = scene.state
     tags = (state.tags[number - 1] for number in state.todos)
     for index, _, tag in sorted(((scene.index(tag.m), tag.p, tag) for tag in tags), key=itemgetter(0, 1), reverse=True):
-        anew = tag.m in scene.seen.revised and scene.seen.revised[tag.m][0] <= tag.p
+        anew = tag.m in coming and tag.m in scene.seen.revised and scene.seen.revised[tag.m][0] <= tag.p
         owner = state.call_of.get(key(tag.m, tag.p), 0)
         if index < 0 or anew or not owner:
             continue
-        result = scene.message(tag.m).parts[tag.p]
-        call = scene.message(owner // PARTS_LIMIT).parts[owner % PARTS_LIMIT]
-        well = isinstance(result, Result) and not result.error
-        if well and isinstance(call, Call) and keeps_list(call.name):
+        result, call = _part(scene, tag.m, tag.p), _part(scene, *divmod(owner, PARTS_LIMIT))
+        paired = isinstance(result, Result) and isinstance(call, Call) and result.id == call.id
+        if paired and not result.error and keeps_list(call.name):
             yield Newest(index, (tag.m, tag.p), divmod(owner, PARTS_LIMIT), fresh=False)
 
 
-def _arriving(scene: Scene) -> Iterator[Newest]:
+def _arriving(scene: Scene, coming: list[tuple[int, int]]) -> Iterator[Newest]:
     state = scene.state
     made: dict[str, tuple[Part, str]] = {}
-    for m, first in scene.unshown():
+    for m, first in coming:
         for p, part in enumerate(scene.message(m).parts):
             if isinstance(part, Call):
                 made[part.id] = ((m, p), part.name)
@@ -126,8 +130,14 @@ def _arriving(scene: Scene) -> Iterator[Newest]:
 def _made_before(scene: Scene, id: str) -> tuple[Part, str]:
     owner = scene.state.calls.get(id, 0)
     m, p = divmod(owner, PARTS_LIMIT)
-    part = scene.message(m).parts[p] if owner else None
+    part = _part(scene, m, p) if owner else None
     return ((m, p), part.name) if isinstance(part, Call) else ((0, 0), "")
+
+
+def _part(scene: Scene, m: int, p: int) -> Any:
+    """Return a part as the coming request has it, None where its host took it away with this pass."""
+    parts = scene.message(m).parts
+    return parts[p] if p < len(parts) else None
 
 
 def _wanted(ask: Ask, newest: Newest | None) -> Arc | None:

@@ -144,6 +144,20 @@ def test_a_newest_list_that_is_over_or_not_understood_hides_the_older_ones(steps
     assert arcs(covered(host, len(host.starts) - 1)) == {}
 
 
+@pytest.mark.rule("TODO-1", "TODO-3")
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("step", [OVER, NEXT], ids=["over", "open"])
+def test_a_host_that_clears_output_a_summary_covers_brings_no_older_list_back(codec: str, step: Any):
+    host = agent(codec)
+    host.list(step, output="all is listed")
+    host.step()
+    covered(host, len(host.starts) - 1)
+    before = [json.loads(output) for _, _, output in arcs(lost(host)).values()]
+    host.messages = [raw.replace(b"all is listed", b"[cleared]") for raw in host.messages]
+    after = [json.loads(output) for _, _, output in arcs(lost(host)).values()]
+    assert before == after == ([] if step is OVER else [[NEXT]])
+
+
 @pytest.mark.rule("TODO-3")
 def test_a_list_too_large_for_the_window_is_not_said_again():
     host = agent(context_limit=40_000)
