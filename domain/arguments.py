@@ -100,9 +100,8 @@ def numbers(tag: Any) -> tuple[int, ...]:
 def span(state: State, first: Any, last: Any) -> range:
     """Return the ordinals of a range of messages. Raises ``UnknownTag``."""
     if type(first) is not int or type(last) is not int or not 1 <= first <= last <= len(state.nodes):
-        raise UnknownTag(
-            f"the session has messages 1 to {len(state.nodes)}; a range must lie within them", value=f"{first}-{last}"
-        )
+        there = f"messages 1 to {len(state.nodes)}; a range must lie within them" if state.nodes else "no messages yet"
+        raise UnknownTag(f"the session has {there}", value=f"{first}-{last}")
     return range(first, last + 1)
 
 

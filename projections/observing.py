@@ -91,7 +91,8 @@ def increment(
     intake = take_in(reader, options, state, seen, at, raws[:leading], None, None)
     intake.bodies = bodies
     if not intake.seen.keep + len(intake.seen.tail):
-        raise MessageError("nothing would be left to send", where="retracted")
+        said = "nothing would be left to send" if retracted else "there is nothing to send: no message was ever told"
+        raise MessageError(said, where="retracted" if retracted else "messages")
     return intake
 
 

@@ -252,6 +252,21 @@ def test_changes_that_cannot_be(given: dict[str, Any]):
     refused(chat, lambda: chat.session.advance(**given, now=chat.now))
 
 
+@pytest.mark.rule("API-9")
+@pytest.mark.parametrize("name", ["advance", "expand"])
+def test_of_a_session_without_messages_no_figures_are_told(name: str):
+    session = foldlog.Engine.open("memory:", summarizer=None).session("new")
+    with pytest.raises(foldlog.InputError) as caught:
+        session.advance() if name == "advance" else session.expand(1, 2)
+    assert (
+        str(caught.value)
+        == {
+            "advance": "messages: there is nothing to send: no message was ever told",
+            "expand": "the session has no messages yet (got '1-2')",
+        }[name]
+    )
+
+
 # --------------------------------------------------------------------- system, tools, now
 
 

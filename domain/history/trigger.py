@@ -61,7 +61,7 @@ class Trigger(msgspec.Struct, frozen=True):
     """The decision. ``boundary`` is what the run is to read (only where it fires).
 
     ``floor_mark``: pressure asks for a summary, drops would not do, and only the newest prompt is in the way. An
-    execute pass that holds queued drops then marks the next pass to resolve past it, once (4.5).
+    execute pass then marks the next look to resolve past it, once (4.5).
     """
 
     fire: bool
