@@ -1,8 +1,8 @@
 """How much of what is sent could be marked as spent: counted at rebuilds, carried on between (``transform.md`` 6.1).
 
 ``tail`` is all that is sent behind the head, ``spent`` the tool output and files of it that nothing protects;
-``outputs`` is how many outputs these are, ``oldest`` the numbers of the first few that are worth naming. A pass costs
-what it brings, however long the session is.
+``outputs`` and ``files`` are how many these are, ``oldest`` the numbers of the first few that are worth naming. A pass
+costs what it brings, however long the session is.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _count(state: State) -> None:
         state.edge -= 1
         state.guarded += state.tags[order[state.edge] - 1].tokens
     newest = order[state.edge] if state.edge < len(order) else len(state.tags) + 1
-    state.tail = state.spent = state.outputs = 0
+    state.tail = state.spent = state.outputs = state.files = 0
     state.oldest = []
     for m in state.path[state.start() :]:
         for p, part in enumerate(state.node(m).message.parts):
@@ -66,20 +66,21 @@ def _count(state: State) -> None:
                 continue
             cost = costs.left(state, m, p, part.tokens)
             state.tail += cost
-            if tag is not None and tag.kind == "tool" and number < newest:
+            if tag is not None and (tag.kind == "file" or (tag.kind == "tool" and number < newest)):
                 _spend(state, number, cost)
-            elif tag is not None and tag.kind == "file":
-                state.spent += cost
 
 
 def _spend(state: State, number: int, cost: int) -> None:
-    """Take in an output that is sent and that nothing protects."""
+    """Take in an output or a file that is sent and that nothing protects."""
+    tag = state.tags[number - 1]
     state.spent += cost
-    state.outputs += 1
+    if tag.kind == "file":
+        state.files += 1
+    else:
+        state.outputs += 1
     if len(state.oldest) < KEPT and cost >= NAMED_WORTH:
-        tag = state.tags[number - 1]
         call = call_part(state, tag.m, tag.p)
-        if call is not None and not keeps_list(call.name):
+        if tag.kind == "file" or (call is not None and not keeps_list(call.name)):
             state.oldest.append(number)
 
 

@@ -305,6 +305,7 @@ class State(msgspec.Struct, array_like=True):
     fresh: bool = False
     aside: dict[int, int] = msgspec.field(default_factory=dict)
     complaint: bytes = b""
+    files: int = 0
 
     @property
     def primary(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from itertools import pairwise
 from typing import Any
@@ -172,6 +173,38 @@ def test_the_count_of_outputs_is_told_beside_their_tokens():
     assert told
     assert told.groups() == (str(state.edge), str(state.spent // 1_000))
     assert state.edge == first - hygiene.MIN_TOOLS
+
+
+def pictures(host: Chat, count: int, beside: int) -> None:
+    """Show that many large pictures, each beside so many words, and let the next pass count them."""
+    large = image()
+    head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (1_800).to_bytes(4) + (1_500).to_bytes(4)
+    large["source"]["data"] = base64.b64encode(head).decode()
+    for _ in range(count):
+        host.say(assistant("ok"), user([large, text(words(beside))]))
+    host.session.report_cache_loss("gone")
+    host.turn()
+
+
+@pytest.mark.rule("SAY-2")
+@pytest.mark.parametrize("tools", [0, 5], ids=["files alone", "both"])
+def test_files_that_may_be_spent_are_told_as_files(tools: int):
+    host = chat()
+    fill(host, tools, 3_000)
+    pictures(host, 20, 2_000)
+    (said,) = nudges(host.say(*step("next")))
+    counted = "2 tool outputs and 20 files, about 78k tokens" if tools else "20 files, about 72k tokens"
+    assert said.lstrip().startswith(f"{counted}, here may be spent.")
+    assert re.findall(r"§\d+§ (\w+)", said) == (["Bash"] * 2 + ["file"] * 2 if tools else ["file"] * 4)
+
+
+@pytest.mark.rule("SAY-3")
+@pytest.mark.parametrize(("tools", "kind"), [(0, "files"), (5, "tool output and files")])
+def test_a_message_of_its_own_names_what_is_spent(tools: int, kind: str):
+    host = chat()
+    fill(host, tools, 3_000)
+    pictures(host, 20, 100)
+    assert f"k tokens, is {kind} that may be spent. Before anything else" in wire(host.say(*step("next")))
 
 
 @pytest.mark.rule("SAY-8")

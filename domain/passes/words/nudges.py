@@ -95,17 +95,18 @@ def _again(state: State) -> str:
 
 
 def _much(state: State) -> str:
-    """Return how much nothing protects, in outputs and in tokens."""
-    many = "" if state.outputs == 1 else "s"
-    return f"{state.outputs:,} tool output{many}, about {state.spent // 1000}k tokens,"
+    """Return how much nothing protects, in outputs, files and tokens."""
+    counts = ((state.outputs, "tool output"), (state.files, "file"))
+    what = " and ".join(f"{count:,} {one}{'s' if count > 1 else ''}" for count, one in counts if count)
+    return f"{what}, about {state.spent // 1000}k tokens,"
 
 
 def _oldest(state: State) -> list[str]:
-    """Return the first outputs that nothing protects and that are not marked, by number and tool."""
+    """Return the first of these that are not marked, by number and tool."""
     unmarked = [number for number in state.oldest if number not in state.queue]
     tags = ((number, state.tags[number - 1]) for number in unmarked[:NAMED])
-    calls = ((number, call_part(state, tag.m, tag.p)) for number, tag in tags)
-    return [f"§{number}§ {call.name}" for number, call in calls if call is not None]
+    calls = ((number, tag.kind, call_part(state, tag.m, tag.p)) for number, tag in tags)
+    return [f"§{number}§ {call.name if call is not None else kind}" for number, kind, call in calls]
 
 
 def appeal(to: Listener) -> Spoken | None:
@@ -117,8 +118,9 @@ def appeal(to: Listener) -> Spoken | None:
     message = to.scene.message(m)
     if not to.end or message.role not in ("user", "tool"):
         return None
+    what = " and ".join(one for one, count in (("tool output", state.outputs), ("files", state.files)) if count)
     name, data = digest(
-        f"Most of what is sent with each step, about {state.spent // 1000}k tokens, is tool output that may be spent. "
+        f"Most of what is sent with each step, about {state.spent // 1000}k tokens, is {what} that may be spent. "
         "Before anything else, mark what you no longer need with ctx_reduce; it can be brought back with ctx_expand."
     )
     return Spoken(Insert(m, len(message.parts) - 1, f"call-{state.passes + 1}", "text", name, "user"), data)
