@@ -22,6 +22,8 @@ def usage(state: State, event: ev.UsageReported) -> None:
     if ours is None:
         return  # of a side request, of another model, or long past: nothing of it is the head's
     state.response_now = max(state.response_now, event.now)
+    if state.last is not None and event.number == state.last.number:
+        state.last.answered, state.reopened = True, False
     if not parts:
         return
     total = sum(parts)
@@ -29,8 +31,6 @@ def usage(state: State, event: ev.UsageReported) -> None:
         state.overflow = None
     if event.number > state.unbound:
         state.unbound = 0  # nothing was there to take out, or nothing may be: it was taken as it is
-    if state.last is not None and event.number == state.last.number:
-        state.reopened = False
     if _doubtful(state, total, ours):
         return
     state.accepted = max(state.accepted, total) if total in LEARNT else state.accepted

@@ -281,6 +281,8 @@ def _outcome(state: State, event: ev.RequestOutcome) -> None:
         or event.number != state.last.number
     ):
         return
+    if state.last.answered and event.outcome == "not_processed":
+        return  # of a copy: what a host sends twice was processed if one of the two was
     reminders.untaken(state, event.number)
     if event.number in (state.rebuilt, state.reopened_by):
         state.reopened = True

@@ -79,13 +79,14 @@ class Fold(msgspec.Struct, array_like=True):
 
 
 class Last(msgspec.Struct, array_like=True):
-    """The last request produced on the head's path."""
+    """The last request produced on the head's path. ``answered``: so a provider processed it."""
 
     number: int
     end: int
     digest: bytes
     tokens: int
     now: int
+    answered: bool = False
 
 
 class Run(msgspec.Struct, array_like=True):

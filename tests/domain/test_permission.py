@@ -505,6 +505,26 @@ def test_other_failures_reopen_nothing(kind: str):
 
 
 @pytest.mark.rule("PERM-11")
+@pytest.mark.parametrize("figures", [{"input": 9_000}, {}])
+@pytest.mark.parametrize("first", ["answered", "not_processed"])
+def test_a_copy_of_a_request_that_was_answered_reopens_nothing(figures: dict[str, int], first: str):
+    """A client that tries again while its first try still runs: one is answered, the other finds the provider full."""
+    chat = filled(tools=4, tokens=3_000)
+    use(chat.turn(), 140_000)
+    chat.session.reduce("2-3")
+    chat.session.flush()
+    request = chat.turn()
+    assert request.level == "soft+"
+    ends = [lambda: request.report_usage(**figures), lambda: request.report_failure("not_processed")]
+    for end in ends if first == "answered" else ends[::-1]:
+        end()
+    chat.session.reduce("5")
+    assert (chat.state.reopened, chat.state.flush) == (False, first != "answered")
+    if first == "answered":
+        assert chat.turn().level == "defer"
+
+
+@pytest.mark.rule("PERM-11")
 def test_a_rate_limit_is_not_processed_and_never_an_overflow():
     """OV-06: nothing is learnt and nothing refused."""
     chat = filled()
