@@ -100,7 +100,7 @@ class Door(msgspec.Struct):
         ready = self.gate.ready
         return ready if ready is not None else await self.run(self.gate.enter)
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
         """Begin work that goes on when the request it belongs to is gone; ending the proxy waits for it."""
         task = asyncio.create_task(work)
         self.tasks.add(task)

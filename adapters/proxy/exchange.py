@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 
 import httpx
 import msgspec
@@ -21,12 +20,12 @@ from .door import Came, Door
 from .metering import Careful
 from .preparing import Prepared
 from .protocols import Caller, Meter, Protocol
+from .receipts import Receipts
 from .reporting import Outcome
 from .sessions import Admitted, Sessions
 
-_BEGUN = re.compile(rb'"type" ?: ?"(?!response\.(?:created|in_progress|queued)")[a-z_.]+"')
-"""An event of the Responses wire that is more than a receipt; its overflow comes as an event behind a status of 200."""
 _RECEIPTS = frozenset({"openai-responses"})
+"""Wires whose overflow may come as an event behind a status of 200."""
 
 
 class Exchange(msgspec.Struct):
@@ -63,10 +62,13 @@ async def managed(door: Door, came: Came, admitted: Admitted, sessions: Sessions
         raise
 
 
-async def _unsent(door: Door, making: asyncio.Future[Prepared], caller: Caller) -> None:
+async def _unsent(
+    door: Door, making: asyncio.Future[Prepared] | asyncio.Future[Prepared | None], caller: Caller
+) -> None:
     with contextlib.suppress(FoldlogError):
         ready = await making
-        await reporting.begin(door, ready, caller, Outcome("not_processed", words="the client went away before"))
+        if ready is not None:
+            await reporting.begin(door, ready, caller, Outcome("not_processed", words="the client went away before"))
 
 
 async def _once(one: Exchange) -> bool:
@@ -120,6 +122,7 @@ async def _stream(one: Exchange, response: httpx.Response) -> bool:
         return True
     usage = meter.result()
     if usage.error:
+        one.last = True  # the client has seen of this answer: no other can take its place
         await _refused(one, response.status_code, usage.error)
     _tell(one, Outcome("answered" if usage.complete else "broken", response.status_code, usage=usage))
     await answer.end(one.send, rest)
@@ -135,37 +138,42 @@ async def _pass_on(one: Exchange, response: httpx.Response, meter: Meter) -> byt
     opened = upstream.Opened(response)
     events = response.headers.get("content-type", "").startswith("text/event-stream")
     held: list[bytes] | None = [] if events and one.protocol.name in _RECEIPTS else None
-    said = b""
+    receipts = Receipts()
     calls = 0
     if held is None:
         await answer.begin(one.send, response)
-    async for piece in response.aiter_raw():
-        plain = opened.feed(piece)
-        meter.feed(plain)
-        usage = meter.result() if events else None
-        if held is not None:
-            held.append(piece)
-            said += plain
-            if usage is not None and usage.error:
-                if await _refused(one, response.status_code, usage.error):
-                    return None
-            elif not _BEGUN.search(said):
+    try:
+        async for piece in response.aiter_raw():
+            plain = opened.feed(piece)
+            meter.feed(plain)
+            usage = meter.result() if events else None
+            if held is not None:
+                held.append(piece)
+                if usage is not None and usage.error:
+                    if await _refused(one, response.status_code, usage.error):
+                        return None
+                elif not receipts.over(plain):
+                    continue
+                await answer.begin(one.send, response)
+                await answer.more(one.send, b"".join(held[:-1]))
+                held = None
+            if usage is not None and len(usage.calls) > calls:
+                calls = len(usage.calls)  # a client may run a tool while the answer still comes
+                one.door.pending.saw(one.ready.key, usage.calls)
+            if usage is not None and usage.complete and reporting.prompt_of(usage) >= 0:
+                # told before the client can go on, so that its next request finds the figures; one wire gives them last
+                _tell(one, Outcome("answered", response.status_code, usage=usage))
+            if events:
+                await answer.more(one.send, piece)
                 continue
+            if rest:
+                await answer.more(one.send, rest)
+            rest = piece
+    except (httpx.TransportError, httpx.StreamError):
+        if held is not None:
             await answer.begin(one.send, response)
-            await answer.more(one.send, b"".join(held[:-1]))
-            held = None
-        if usage is not None and len(usage.calls) > calls:
-            calls = len(usage.calls)  # a client may run a tool while the answer still comes
-            one.door.pending.saw(one.ready.key, usage.calls)
-        if usage is not None and usage.complete and reporting.prompt_of(usage) >= 0:
-            # told before the client can go on, so that its next request finds the figures; one wire gives them last
-            _tell(one, Outcome("answered", response.status_code, usage=usage))
-        if events:
-            await answer.more(one.send, piece)
-            continue
-        if rest:
-            await answer.more(one.send, rest)
-        rest = piece
+            await answer.more(one.send, b"".join(held))
+        raise
     if held is not None:
         await answer.begin(one.send, response)
         rest = b"".join(held)
@@ -179,7 +187,7 @@ async def _refused(one: Exchange, status: int, body: bytes) -> bool:
     one.told = True
     # waited for: a request refused as too long is decided anew by it
     words = _words(one, body)
-    found = await reporting.refused(one.door, one.ready, one.caller, status, words)
+    found = await asyncio.shield(reporting.refused(one.door, one.ready, one.caller, status, words))
     fits = found.overflow and not found.output_driven  # where the answer asked for is the cause no fold helps
     shorter = None if one.last else allowance.lowered(one.ready.payload, one.protocol.member, found)
     if shorter is not None:
@@ -187,7 +195,12 @@ async def _refused(one: Exchange, status: int, body: bytes) -> bool:
         return True
     if one.last or not (fits or unbound(found, words) or bulky(found)):
         return False
-    smaller = await preparing.again(one.door, one.ready)
+    making = asyncio.ensure_future(preparing.again(one.door, one.ready))
+    try:
+        smaller = await asyncio.shield(making)
+    except asyncio.CancelledError:  # as in ``managed``
+        one.door.spawn(_unsent(one.door, making, one.caller))
+        raise
     if smaller is None:
         return False
     one.ready, one.told, one.last = smaller, False, True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets as random
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -43,7 +43,19 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def begin(door: Door, ready: Prepared, caller: Caller, outcome: Outcome) -> asyncio.Task[None]:
     """Report in the background; the session's next request waits for it, the client does not."""
-    task = door.spawn(_report(door, ready, caller, outcome))
+    return _behind(door, ready, _report(door, ready, caller, outcome))
+
+
+def refused(door: Door, ready: Prepared, caller: Caller, status: int, words: str) -> asyncio.Task[Explained]:
+    """Report a provider's error (``words``: without keys), return what it means; an overflow is learnt from.
+
+    It is written down like any outcome, whether the client waits for it or not.
+    """
+    return _behind(door, ready, _refused(door, ready, caller, status, words))
+
+
+def _behind(door: Door, ready: Prepared, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
+    task = door.spawn(work)
     ready.track.reports.add(task)
     task.add_done_callback(ready.track.reports.discard)
     return task
@@ -55,8 +67,7 @@ async def _report(door: Door, ready: Prepared, caller: Caller, outcome: Outcome)
     _said(door, ready, caller, outcome)
 
 
-async def refused(door: Door, ready: Prepared, caller: Caller, status: int, words: str) -> Explained:
-    """Report a provider's error (``words``: without keys), return what it means; an overflow is learnt from."""
+async def _refused(door: Door, ready: Prepared, caller: Caller, status: int, words: str) -> Explained:
     command = random.token_urlsafe(9)
     found = await _patiently(door, ready, lambda: ready.request.report_error(status, words, command=command))
     if found is None:

@@ -249,6 +249,23 @@ def assistant(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": [{"type": "text", "text": text}]}
 
 
+def goes_away(proxy: Proxy, messages: list[Any], after: bytes = b"", when: Any = None) -> None:
+    """Send a request and close the connection when ``after`` came and ``when`` is true."""
+    host, port = proxy.url.removeprefix("http://").split(":")
+    raw = json.dumps(body(messages)).encode()
+    head = (
+        f"POST /v1/messages HTTP/1.1\r\nhost: {host}:{port}\r\nx-claude-code-session-id: s1\r\nuser-agent: {AGENT}\r\n"
+        f"x-api-key: {KEY}\r\ncontent-length: {len(raw)}\r\n\r\n"
+    )
+    with socket.create_connection((host, int(port))) as link:
+        link.sendall(head.encode() + raw)
+        got = b""
+        while after and after not in got:
+            got += link.recv(65_536)
+        if when is not None:
+            wait_for(when)
+
+
 @contextlib.contextmanager
 def serving(config: Config, engine: Any, http: Any = "auto", **given: Any) -> Iterator[Proxy]:
     """Run a proxy in a thread until the block ends."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
 import threading
 from typing import Any
 
@@ -25,6 +24,7 @@ from support.proxy import (
     error,
     events,
     failed,
+    goes_away,
     hung_up,
     said,
     serving,
@@ -203,28 +203,11 @@ def test_an_error_inside_a_stream(provider: Provider, proxy: Proxy) -> None:
     assert [event.outcome for event in told(proxy, ev.RequestOutcome)] == ["broken"]
 
 
-def client_goes_away(proxy: Proxy, messages: list[Any], after: bytes = b"", when: Any = None) -> None:
-    """Send a request and close the connection when ``after`` came and ``when`` is true."""
-    host, port = proxy.url.removeprefix("http://").split(":")
-    raw = json.dumps(body(messages)).encode()
-    head = (
-        f"POST /v1/messages HTTP/1.1\r\nhost: {host}:{port}\r\nx-claude-code-session-id: s1\r\nuser-agent: {AGENT}\r\n"
-        f"x-api-key: {KEY}\r\ncontent-length: {len(raw)}\r\n\r\n"
-    )
-    with socket.create_connection((host, int(port))) as link:
-        link.sendall(head.encode() + raw)
-        got = b""
-        while after and after not in got:
-            got += link.recv(65_536)
-        if when is not None:
-            wait_for(when)
-
-
 def test_a_client_that_goes_away_in_the_middle_of_an_answer(provider: Provider, proxy: Proxy) -> None:
     """PROXY-55."""
     gate = threading.Event()
     provider.script = [streamed(events(input_tokens=60), wait=gate)]
-    client_goes_away(proxy, ONE, after=b"message_start")
+    goes_away(proxy, ONE, after=b"message_start")
     wait_for(lambda: proxy.door.feed._kept)
     gate.set()
     assert [event.outcome for event in told(proxy, ev.RequestOutcome)] == ["aborted"]
@@ -242,7 +225,7 @@ def test_a_client_that_goes_away_before_the_answer(provider: Provider, proxy: Pr
         said()(handler, seen)
 
     provider.script = [late]
-    client_goes_away(proxy, ONE, when=lambda: provider.seen)
+    goes_away(proxy, ONE, when=lambda: provider.seen)
     wait_for(lambda: proxy.door.feed._kept)
     gate.set()
     assert [event.outcome for event in told(proxy, ev.RequestOutcome)] == ["aborted"]
@@ -263,7 +246,7 @@ def test_a_client_that_goes_away_while_its_request_is_made(
         return real(*given)
 
     monkeypatch.setattr(preparing, "_make", slow)
-    client_goes_away(proxy, ONE, when=begun.is_set)
+    goes_away(proxy, ONE, when=begun.is_set)
     wait_for(lambda: any("_unsent" in repr(task) for task in list(proxy.door.tasks)))
     gate.set()
     wait_for(lambda: proxy.door.feed._kept)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from typing import Any
 
+import httpx
 import pytest
 
 import foldlog
 from foldlog.adapters.config import Config
 from foldlog.adapters.models.windows import Limits
+from foldlog.adapters.proxy import preparing
 from foldlog.domain import events as ev
-from support.proxy import Provider, Proxy, error, events, failed, serving, streamed, user
+from support.proxy import Provider, Proxy, error, events, failed, goes_away, serving, streamed, user, wait_for
 
 TOO_LONG = error("invalid_request_error", "prompt is too long: 208380 tokens > 200000 maximum")
 
@@ -141,8 +145,10 @@ def event(kind: str, **more: Any) -> bytes:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n".encode()
 
 
+ASKED = {"text": {"format": {"type": "text"}}, "tools": [{"type": "function", "name": "read"}]}
 RECEIPTS = [
-    event(f"response.{name}", response={"id": "resp_1", "status": "in_progress"}) for name in ("created", "in_progress")
+    event(f"response.{name}", response={"id": "resp_1", "status": "in_progress", **ASKED})
+    for name in ("created", "in_progress")
 ]
 REFUSAL = event(
     "response.failed",
@@ -184,9 +190,16 @@ def respond(proxy: Proxy, rounds: int) -> Any:
     )
 
 
-def test_a_refusal_behind_a_status_of_200_is_seen_before_the_client_sees_it(provider: Provider, proxy: Proxy) -> None:
-    """PROXY-56."""
-    provider.script = [streamed([*RECEIPTS, REFUSAL]), streamed(ANSWER)]
+def split(raw: bytes) -> list[bytes]:
+    return [raw[at : at + 9] for at in range(0, len(raw), 9)]
+
+
+@pytest.mark.parametrize("pieces", [[*RECEIPTS, REFUSAL], split(b"".join([*RECEIPTS, REFUSAL]))])
+def test_a_refusal_behind_a_status_of_200_is_seen_before_the_client_sees_it(
+    provider: Provider, proxy: Proxy, pieces: list[bytes]
+) -> None:
+    """PROXY-56: in whatever pieces it comes."""
+    provider.script = [streamed(pieces), streamed(ANSWER)]
     answer = respond(proxy, 60)
     assert answer.content == b"".join(ANSWER)
     assert len(provider.seen[1].body) < len(provider.seen[0].body)
@@ -200,6 +213,59 @@ def test_such_a_refusal_with_no_remedy_goes_through_as_it_is(provider: Provider,
     assert (answer.status_code, answer.content) == (200, b"".join([*RECEIPTS, REFUSAL]))
     assert len(provider.seen) == 1
     assert [moment["outcome"] for moment in proxy.moments()] == ["overflow"]
+
+
+@pytest.mark.parametrize("pieces", [[*RECEIPTS, REFUSAL], [REFUSAL]])
+def test_what_was_held_back_when_a_stream_breaks_is_the_clients(
+    provider: Provider, proxy: Proxy, pieces: list[bytes]
+) -> None:
+    """PROXY-54, PROXY-56."""
+    provider.script = [streamed(pieces, cut=len(pieces) - 1)]
+    raw = {"model": "gpt-5.2", "stream": True, "store": False, "input": items(1)}
+    headers = {"session-id": "t1", "authorization": "Bearer k-123456"}
+    got = b""
+    with proxy.client.stream("POST", "/v1/responses", json=raw, headers=headers) as answer:
+        assert answer.status_code == 200
+        with pytest.raises(httpx.RemoteProtocolError):
+            for piece in answer.iter_raw():
+                got += piece
+    assert got == b"".join(pieces[:-1])
+    assert [moment["outcome"] for moment in proxy.moments()] == ["broken"]
+
+
+def test_a_refusal_behind_a_part_of_an_answer_is_learnt_from_and_nothing_is_made_for_it(
+    provider: Provider, proxy: Proxy
+) -> None:
+    """PROXY-56: the client has seen that part."""
+    pieces = [*ANSWER[:-1], REFUSAL]
+    provider.script = [streamed(pieces)]
+    assert respond(proxy, 60).content == b"".join(pieces)
+    assert len(provider.seen) == 1
+    assert [moment["outcome"] for moment in proxy.moments()] == ["overflow"]
+    found = [type(one).__name__ for one in proxy.events("proxy/t1") if isinstance(one, ev.Pass | ev.OverflowReported)]
+    assert found == ["BaselineFolded", "OverflowReported"]
+
+
+def test_a_client_that_goes_away_while_its_request_is_made_smaller(
+    provider: Provider, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROXY-55: the refusal is kept, and what was made behind it was never sent."""
+    real, begun, gate = preparing.again, threading.Event(), threading.Event()
+
+    async def slow(*given: Any) -> Any:
+        begun.set()
+        await asyncio.to_thread(gate.wait, 10)
+        return await real(*given)
+
+    monkeypatch.setattr(preparing, "again", slow)
+    provider.script = [failed(400, TOO_LONG)]
+    goes_away(proxy, history(60), when=begun.is_set)
+    wait_for(lambda: any("_unsent" in repr(task) for task in list(proxy.door.tasks)))
+    gate.set()
+    proxy.settle()
+    assert [moment["outcome"] for moment in proxy.moments()] == ["overflow", "not_processed"]
+    assert [(one.number, one.outcome) for one in told(proxy, ev.RequestOutcome)] == [(2, "not_processed")]
+    assert len(provider.seen) == 1
 
 
 def test_receipts_and_what_follows_go_through_in_order(provider: Provider, proxy: Proxy) -> None:
