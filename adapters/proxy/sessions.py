@@ -44,10 +44,10 @@ class Opening(msgspec.Struct, frozen=True):
 class Managed:
     """A session in hand. ``lock`` is held from taking a request to having its bytes: one after the other.
 
-    ``body``: the last request as the client sent it; ``outgoing``: as we sent it; ``calls``: ids of the calls in the
-    last answer; ``answers``: by the id of an answer, all messages up to its end (PREV-1); ``turns``: how the messages
-    of ``body`` are recognised, where the client names no session; ``users``: requests under way, which keep it from
-    being put away.
+    ``body``: the last request as the client sent it; ``outgoing``: as we sent it; ``calls``: ids of the calls in its
+    answer, in all of them where it was sent several times; ``plain``: one of them called nothing; ``answers``: by the
+    id of an answer, all messages up to its end (PREV-1); ``turns``: how the messages of ``body`` are recognised, where
+    the client names no session; ``users``: requests under way, which keep it from being put away.
     """
 
     def __init__(self, id: str, harness: str, mode: str, protocol: Protocol) -> None:
@@ -58,13 +58,13 @@ class Managed:
         self.lock = threading.RLock()
         self.session: api.Session | None = None
         self.asked = ""
-        self.betas = ""
         self.body: Body | None = None
         self.outgoing = Outgoing()
         self.turns: list[prefixes.Turn] = []
         self.first = 0
         self.regions: Regions | None = None
         self.calls: tuple[str, ...] = ()
+        self.plain = False
         self.answers: dict[str, list[bytes]] = {}
         self.users = 0
 
@@ -80,8 +80,9 @@ class Managed:
 
     def answered(self, usage: Usage, body: Body | None = None) -> None:
         """Say what the answer to ``body`` told. Where a client names no session, its calls tell whose the next is."""
-        if usage.calls:
-            self.calls = tuple(id for id, _ in usage.calls)
+        if body is None or self.body is None or body.messages == self.body.messages:  # else it is late: of one before
+            self.calls += tuple(id for id, _ in usage.calls)
+            self.plain = self.plain or (usage.complete and not usage.calls)
         if usage.items and usage.response_id and usage.complete and body is not None:
             self.answers[usage.response_id] = [*body.messages, *usage.items]
             while len(self.answers) > _ANSWERS:
@@ -94,12 +95,13 @@ class Managed:
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """A request taken in. ``managed``: its session (None: it goes through untouched)."""
+    """A request taken in. ``managed``: its session (None: it goes through untouched); ``betas`` as in ``Opening``."""
 
     protocol: Protocol
     caller: Caller
     body: Body
     managed: Managed | None
+    betas: str = ""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -159,11 +161,10 @@ class Sessions:
             if managed.body is not None and managed.body is not last:
                 body = take(raw, protocol.member, managed.body)  # the same, now with that session's own objects
                 body = behind(body, earlier) if earlier else body
-            managed.body = body
+            managed.body, managed.calls, managed.plain = body, (), False
             managed.users += 1
             self._known[managed.harness, managed.id] = self._known.pop((managed.harness, managed.id), managed)
-        managed.betas = headers.get("anthropic-beta", "")
-        return Admitted(protocol, caller, body, managed)
+        return Admitted(protocol, caller, body, managed, headers.get("anthropic-beta", ""))
 
     def prepare(
         self, admitted: Admitted, waiting: Callable[[str], None] | None = None, ttl: str | None = None
@@ -177,7 +178,7 @@ class Sessions:
         if managed is None:
             raise LawBroken("a request that goes through untouched has no pass")
         with managed.lock:
-            session = self._session(managed, body)
+            session = self._session(managed, body, admitted.betas)
             request = session.prepare(
                 body.messages, system=protocol.system_of(body), tools=protocol.tools_of(body), waiting=waiting
             )
@@ -250,14 +251,14 @@ class Sessions:
         self._engine.release(state.session, state.harness)  # for this one call; memory is for sessions in use
         return session
 
-    def _session(self, managed: Managed, body: Body) -> api.Session:
+    def _session(self, managed: Managed, body: Body, betas: str) -> api.Session:
         model = small(body, "model")
         model = model if isinstance(model, str) else ""
         lifetime = managed.protocol.lifetime(body, managed.outgoing)
-        asked = f"{model} {lifetime} {managed.betas}"
+        asked = f"{model} {lifetime} {betas}"
         if managed.session is None or managed.asked != asked:
             codec = managed.protocol.codec
-            opening = Opening(managed.id, managed.harness, codec, model, managed.mode, managed.betas, lifetime)
+            opening = Opening(managed.id, managed.harness, codec, model, managed.mode, betas, lifetime)
             managed.session, managed.asked = self._open(opening), asked
         return managed.session
 
@@ -322,7 +323,7 @@ class Sessions:
             last = max((_number(name, base) for name in names), default=0)
             id = f"{base}-{last + 1}" if last else base
         managed = self._known.get((caller.harness, id)) or Managed(id, caller.harness, "primary", protocol)
-        managed.turns, managed.first, managed.regions, managed.calls = turns, first, mine, ()
+        managed.turns, managed.first, managed.regions = turns, first, mine
         return managed
 
     def _unnamed(self, protocol: Protocol, harness: str) -> list[prefixes.Known]:
@@ -345,10 +346,10 @@ class Sessions:
         """Return a session as its messages know it; one this process has not seen yet from its log."""
         one = self._known.get((harness, name))
         if one is None:
+            state = self._engine.session(name, harness, protocol.codec).core.hot().state  # raises where it is busy
             one = self._known[harness, name] = Managed(name, harness, "primary", protocol)
-            state = self._engine.session(name, harness, protocol.codec).core.hot().state
             one.turns = [prefixes.stored(state.node(m).message) for m in state.path]
-        return prefixes.Known(name, one.turns, one.regions, one.calls)
+        return prefixes.Known(name, one.turns, one.regions, () if one.plain else one.calls)
 
 
 def _helper(caller: Caller) -> Caller:
