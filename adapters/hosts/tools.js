@@ -50,12 +50,20 @@ function later(/** @type {string} */ name, /** @type {string} */ does, /** @type
 
 const PLACEHOLDER = /^\s*\[dropped(?: §\d+§)?\]\s*$/;
 
+/** What `smart_drops` leaves of a text in an older edit: 40 characters and the mark. */
+const SHORTENED = /^[\s\S]{40}\.\.\.\[truncated\]$/u;
+
 /**
- * Why a call must not run: the model wrote the placeholder of a dropped part where an argument belongs. Undefined: it may.
+ * Why a call must not run: the model wrote the placeholder of a dropped part, or what is shown of an older edit's text,
+ * where an argument belongs. Undefined: it may.
  * @param {unknown} input
  */
 export function mimicked(input) {
   const values = input && typeof input === "object" ? Object.values(input) : [input];
-  if (!values.some((value) => typeof value === "string" && PLACEHOLDER.test(value))) return undefined;
-  return "An argument of this call is the placeholder of a part that was dropped, not its content. Bring the part back with ctx_expand, or write the argument anew.";
+  const shows = (/** @type {RegExp} */ shape) => values.some((value) => typeof value === "string" && shape.test(value));
+  const what = shows(PLACEHOLDER)
+    ? "the placeholder of a part that was dropped"
+    : shows(SHORTENED) && "what is still shown of an older edit's text";
+  if (!what) return undefined;
+  return `An argument of this call is ${what}, not its content. Bring the part back with ctx_expand, or write the argument anew.`;
 }

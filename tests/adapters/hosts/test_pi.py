@@ -13,6 +13,7 @@ import pytest
 
 from foldlog import Engine
 from foldlog.adapters.mcp.tools import TABLE
+from foldlog.domain.passes.lanes import smart
 from foldlog.projections.guidance import GUIDANCE
 from support.linked import assistant, step, user
 from support.node import needs_node, run
@@ -311,6 +312,24 @@ def test_native_compaction_is_cancelled_and_imitated_arguments_blocked(start):
     assert cancelled == {"cancel": True}
     assert blocked["block"]
     assert free is None
+
+
+@pytest.mark.rule("EXT-7", "T27")
+@pytest.mark.parametrize("text", ["const a = 1;\n" * 9, "\U0001f600" * 50], ids=["code", "pairs"])
+def test_what_is_left_of_an_older_edit_is_no_argument(start, text):
+    start()
+    left = smart.hint(text)
+    inputs = [left, text[:10] + "...[truncated]", left + " ", "x" + left, text]
+    done = play(
+        *(
+            {"on": "tool_call", "event": {"toolName": "edit", "input": {"path": "a", "newString": one}}}
+            for one in inputs
+        )
+    )
+    blocked, *free = done["results"]
+    assert blocked["block"]
+    assert "older edit" in blocked["reason"]
+    assert free == [None] * 4
 
 
 OWN = ("compaction.enabled", "compaction.idleEnabled", "compaction.supersedeReads", "compaction.dropUseless")
