@@ -191,8 +191,11 @@ def flushed(found: Status) -> str:
         return KEPT
     if not found.queued:
         return "nothing is marked; other cleanup is made with the next request"
-    parts = f"{found.queued:,} part{'s' if found.queued != 1 else ''}"
-    return f"what is marked leaves with the next request: {parts}"
+    return f"what is marked leaves with the next request: {_many(found.queued, 'part')}"
+
+
+def _many(number: int, one: str) -> str:
+    return f"{number:,} {one}{'s' if number != 1 else ''}"
 
 
 def _used(found: Status) -> str:
@@ -203,8 +206,8 @@ def _used(found: Status) -> str:
     if not found.managed:
         leaves = KEPT
     return (
-        f"{used}{share} in {found.messages:,} messages after {found.passes:,} requests; {found.dropped:,} parts "
-        f"dropped, {found.queued:,} marked; {leaves}"
+        f"{used}{share} in {_many(found.messages, 'message')} after {_many(found.passes, 'request')}; "
+        f"{_many(found.dropped, 'part')} dropped, {found.queued:,} marked; {leaves}"
     )
 
 

@@ -148,6 +148,17 @@ def test_where_the_window_is_the_hosts_nothing_is_said_to_leave(url: str):
     assert "content leaves" not in told(host, url)
 
 
+@pytest.mark.rule("API-17")
+def test_what_is_counted_has_its_noun_in_the_right_number(host: Chat, url: str):
+    host.say(user("start"))
+    assert " in 1 message after 1 request; 0 parts dropped, 0 marked; " in told(host, url)
+    host.tool("t", words(100))
+    host.session.reduce("2")
+    host.session.flush()
+    host.turn()
+    assert " in 5 messages after 3 requests; 1 part dropped, 0 marked; " in told(host, url)
+
+
 @pytest.mark.rule("API-17", "PERM-5")
 @pytest.mark.parametrize(
     ("marked", "compaction", "said"),
