@@ -201,7 +201,9 @@ def _many(number: int, one: str) -> str:
 def _used(found: Status) -> str:
     about = "about " if found.usage_source == "estimated" else ""
     used = f"{about}{found.usage_tokens:,} tokens" if found.usage_tokens >= 0 else "an unknown number of tokens"
-    share = f" ({found.usage_percent / 100:.0f}% of {found.window:,})" if found.usage_percent >= 0 else ""
+    # after a refusal a session counts as full, however little the request was
+    refused = "the provider refused them: counts as " if found.usage_source == "synthetic" else ""
+    share = f" ({refused}{found.usage_percent / 100:.0f}% of {found.window:,})" if found.usage_percent >= 0 else ""
     leaves = f"content leaves from {found.execute_percent / 100:.0f}% on"
     if not found.managed:
         leaves = KEPT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,16 @@ def test_where_the_window_is_the_hosts_nothing_is_said_to_leave(url: str):
     assert not host.session.status().managed
     assert "nothing leaves: the policy leaves the window to the host" in told(host, url)
     assert "content leaves" not in told(host, url)
+
+
+@pytest.mark.rule("API-17", "OVER-12")
+def test_a_session_whose_request_was_refused_counts_as_full_and_says_why(host: Chat, url: str):
+    request = host.say(user("start"))
+    request.report_failure("overflow")
+    said = told(host, url)
+    assert re.match(r"\d+ tokens \(the provider refused them: counts as 95% of 200,000\) in 1 message", said)
+    with pytest.raises(foldlog.Refused, match=r"The largest part is §1§ with about 1 token\. "):
+        host.again()
 
 
 @pytest.mark.rule("API-17")

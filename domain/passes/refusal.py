@@ -14,6 +14,9 @@ from . import protection, recovery
 from .given import Given
 from .schedule import Pressure, calibrated
 
+LEAVE = "Let what is marked leave (foldlog flush, or /ctx-flush in the host)"
+"""What helps where something is marked."""
+
 
 def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.PassRefused | None:
     """Return the refusal of the pass that would produce ``outcome``, None where it may be sent."""
@@ -43,7 +46,8 @@ def check(state: State, given: Given, gauge: Pressure, outcome: ev.Pass) -> ev.P
         code = "PROTECTED_OVER_LIMIT"
         message = (
             f"the results of protected tools alone take about {kept:,} of {gauge.limit:,} tokens: the request cannot "
-            "fit. Nothing was sent. Protect fewer of them (protected_tools), or take back the newest message."
+            f"fit. Nothing was sent. {LEAVE + ', p' if state.queue else 'P'}rotect fewer of them (protected_tools), or "
+            "take back the newest message."
         )
     else:
         return None
@@ -77,7 +81,7 @@ def _full(state: State, overflow: Overflow, tokens: int, limit: int) -> str:
     most = ""
     if number:
         named = f"§{number}§" if state.reduce else f"a {_NAMES[state.tags[number - 1].kind]}"
-        most = f" The largest part is {named} with about {size:,} tokens."
+        most = f" The largest part is {named} with about {size:,} token{'s' if size != 1 else ''}."
     room = f"{limit:,}" if limit else "an unknown number of"
     return (
         f"the session does not fit the model's window ({said}; the window holds {room} tokens, this request about "
@@ -94,5 +98,5 @@ def _way_out(state: State) -> str:
         return "Give the subagent a smaller task, or a model with a larger window."
     others = "take back the newest message, use a model with a larger window, or start a new session."
     if state.queue:
-        return f"Let what is marked leave (foldlog flush, or /ctx-flush in the host), {others}"
+        return f"{LEAVE}, {others}"
     return others.capitalize()

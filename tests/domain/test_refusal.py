@@ -206,7 +206,12 @@ def test_protected_results_that_cannot_fit_by_themselves_are_refused(kept: int, 
         chat.tool(f"t{number}", words(3_800), name="read_all")
     chat.messages += [assistant([call("t6", "read_all")]), user([result("t6", words(3_800))])]
     if code:
-        assert "protected_tools" in refused(chat, code).message
+        said = refused(chat, code).message
+        assert said.endswith("Protect fewer of them (protected_tools), or take back the newest message.")
+        chat.session.reduce("2-3")
+        assert "Let what is marked leave (foldlog flush, or /ctx-flush in the host), protect fewer" in (
+            refused(chat, code).message
+        )
         assert chat.state.overflow is None
         chat.given = {"system": "", "tools": []}
         assert chat.again().level == "hard", "what a host keeps to itself is not known: nothing is refused by that"
