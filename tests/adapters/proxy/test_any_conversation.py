@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from checker import anthropic, openai, responses
 from checker.base import broken_rules
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -23,8 +22,8 @@ from foldlog.domain.errors import Refused, StoreBusy
 from foldlog.storage.stores import open_store
 from support.machine_store import Watched
 from support.talk import words
+from support.three_wires import MEMBERS, PATHS, answer, broken, function, prompt, unmarked
 
-PATHS = {"anthropic": "/v1/messages", "openai": "/v1/chat/completions", "responses": "/v1/responses"}
 WINDOW = 20_000
 MOVES = (
     "answer", "answer", "answer", "prompt", "back", "again", "anew", "system", "title", "drop", "full", "restart",
@@ -33,61 +32,11 @@ MOVES = (
 MOVE = st.tuples(st.sampled_from(MOVES), st.integers(0, 3))
 
 
-def function(wire: str) -> dict[str, Any]:
-    named = {"name": "run", "description": "runs it"}
-    if wire == "anthropic":
-        return {**named, "input_schema": {"type": "object", "properties": {}}}
-    form = {**named, "parameters": {"type": "object", "properties": {}}}
-    return {"type": "function", **form} if wire == "responses" else {"type": "function", "function": form}
-
-
-def prompt(wire: str, text: str) -> dict[str, Any]:
-    return {"role": "user", "content": [{"type": "input_text", "text": text}] if wire == "responses" else text}
-
-
-def answer(wire: str, number: int, calls: int) -> list[dict[str, Any]]:
-    """An answer of the model that calls a tool so many times, and the results."""
-    said, out = f"answer {number}", words(60 * number % 700, f"out{number}") + "."
-    ids = [f"call_{number}_{n}" for n in range(calls)]
-    if wire == "anthropic":
-        used = [{"type": "tool_use", "id": id, "name": "run", "input": {"n": number}} for id in ids]
-        back = [{"type": "tool_result", "tool_use_id": id, "content": out} for id in ids]
-        message = {"role": "assistant", "content": [{"type": "text", "text": said}, *used]}
-        return [message, {"role": "user", "content": back}] if ids else [message, prompt(wire, f"go on {number}")]
-    if wire == "openai":
-        asked = [{"id": id, "type": "function", "function": {"name": "run", "arguments": "{}"}} for id in ids]
-        message = {"role": "assistant", "content": said, **({"tool_calls": asked} if asked else {})}
-        results = [{"role": "tool", "tool_call_id": id, "content": out} for id in ids]
-        return [message, *(results or [prompt(wire, f"go on {number}")])]
-    items = [{"type": "function_call", "call_id": id, "name": "run", "arguments": "{}"} for id in ids]
-    outputs = [{"type": "function_call_output", "call_id": id, "output": out} for id in ids]
-    message = {"role": "assistant", "content": [{"type": "output_text", "text": said, "annotations": []}]}
-    return [message, *items, *(outputs or [prompt(wire, f"go on {number}")])]
-
-
-def broken(wire: str, body: dict[str, Any]) -> list[Any]:
-    if wire == "anthropic":
-        return anthropic.check(body)
-    if wire == "openai":
-        return openai.check({name: body[name] for name in ("messages", "tools") if name in body})
-    return responses.check({name: body.get(name) for name in ("input", "tools", "instructions")})
-
-
-def unmarked(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as its provider reads it: no cache mark, and a text for the one block that could carry one."""
-    content = message.get("content")
-    if isinstance(content, list):
-        content = [{name: value for name, value in block.items() if name != "cache_control"} for block in content]
-        if [*content[0]] == ["type", "text"] and len(content) == 1 and content[0]["type"] == "text":
-            content = content[0]["text"]
-    return {**message, "content": content} if content is not None else message
-
-
 class Client:
     """A client with a conversation, and the proxy's registry over one store."""
 
     def __init__(self, wire: str, named: bool) -> None:
-        self.wire, self.member = wire, "input" if wire == "responses" else "messages"
+        self.wire, self.member = wire, MEMBERS[wire]
         self.protocol = protocol_for("POST", PATHS[wire])
         self.headers = {"x-session-id": "it"} if named else {"user-agent": "curl/8"}
         self.messages, self.number, self.system = [prompt(wire, "hello")], 0, "Be brief."
@@ -115,7 +64,9 @@ class Client:
         """Go on in some way, then send."""
         if kind in ("answer", "busy"):
             self.number += 1
-            self.messages = [*self.messages, *answer(self.wire, self.number, much)]
+            number, out = self.number, words(60 * self.number % 700, f"out{self.number}") + "."
+            ids = [f"call_{number}_{n}" for n in range(much)]
+            self.messages = [*self.messages, *answer(self.wire, f"answer {number}", ids, out, f"go on {number}")]
         elif kind == "prompt":
             self.messages = [*self.messages, prompt(self.wire, f"and {much}")]
         elif kind == "back":
