@@ -99,7 +99,7 @@ def _rendered(found: Situation, allowed: Permission, head: Head | None) -> tuple
     refresh = found.fresh and allowed.granted and not allowed.reach
     if not reasons and not refresh:
         return (), None
-    if head is None or (reasons and not head.fold):
+    if head is None:
         return Need(fold=bool(reasons))
     if not reasons and not head.fold and _backstop(found.gauge, head):
         return Need(fold=True)

@@ -35,7 +35,7 @@ def allow(found: Situation, outlook: Outlook | None) -> Permission:
         primary=state.primary,
         compaction=found.manages,
         execute=found.news and found.due != "defer",
-        force=found.news and gauge.presses and not found.given.seen.side,
+        force=found.news and gauge.presses,
         signals=found.signals,
         diverged=behind,
         drainable=sum(item.frees for item in found.queue),

@@ -63,7 +63,7 @@ class Situation(msgspec.Struct, frozen=True):
     def news(self) -> bool:
         """Whether there is pressure, and anything came since the last rebuild: else the same would be built again."""
         state, given = self.state, self.given
-        if self.due == "defer" and not self.gauge.presses:
+        if self.due == "defer":
             return False
         if self.gauge.told or given.seen.new or given.events or state.newest > state.swept:
             return True

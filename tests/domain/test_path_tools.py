@@ -125,6 +125,18 @@ def test_a_side_request_is_no_news(size: int):
     assert host.turn().level == "soft+"
 
 
+@pytest.mark.rule("PERM-13")
+@pytest.mark.parametrize("changed", [{"context_limit": 190_000}, {"policy": {"execute_threshold_percentage": 60}}])
+def test_another_window_or_policy_is_news(changed: dict[str, Any]):
+    host = chat(0, mode="subagent", model="a")
+    fill(host, 30, 900)
+    host.reopen(model="b")
+    use(host.turn(), 140_000)
+    assert host.again().level == "defer"
+    host.reopen(**{**changed, "policy": {**host.options["policy"], **changed.get("policy", {})}})
+    assert host.again().level == "soft+"
+
+
 @pytest.mark.rule("IDENT-4", "DROP-7")
 def test_a_branch_that_becomes_the_head_brings_its_tools():
     host = chat()

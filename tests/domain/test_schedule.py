@@ -8,7 +8,7 @@ import pytest
 
 import foldlog
 from foldlog.domain import events as ev
-from support.talk import Chat, assistant, events, use, user, words
+from support.talk import Chat, assistant, call, events, result, use, user, words
 
 
 def decision(chat: Chat) -> Any:
@@ -190,6 +190,21 @@ def test_usage_of_a_pass_before_the_last_rebuild_never_drives_pressure():
     assert chat.session.status().usage_source == "estimated"
     use(rebuilt, 100_000)
     assert chat.session.status().usage_tokens == 100_000
+
+
+@pytest.mark.rule("WINDOW-11")
+def test_usage_of_a_path_the_host_has_left_drives_no_pressure():
+    chat = Chat(policy={"protected_tokens": 0})
+    chat.say(user("start", id="1"))
+    chat.say(assistant("ok", id="2"), user("go on", id="3"))
+    for number in range(4):
+        used = [call(f"t{number}")], [result(f"t{number}", words(3_000))]
+        request = chat.say(assistant(used[0], id=f"{number}a"), user(used[1], id=f"{number}b"))
+    use(request, 190_000)
+    chat.messages = chat.messages[:5]
+    request = chat.again()
+    assert request.level == "defer"
+    assert chat.last().decision is None or chat.last().decision.source == "estimated"
 
 
 @pytest.mark.rule("WINDOW-11")

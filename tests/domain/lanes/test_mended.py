@@ -199,3 +199,21 @@ def test_what_a_host_itself_sends_side_by_side_goes_out_so():
     raw = {one.rule for one in anthropic.check({"messages": host.messages})}
     assert raw == set(broken(request)) == {"ANT-19"}
     assert str(request.messages).count("c2ln") == 24
+
+
+@pytest.mark.rule("DROP-13")
+def test_on_chat_reasoning_alone_brings_nothing_back():
+    """What the model thought before the call does not go out by itself, so the request does not end with it."""
+    host = Chat(lanes=True, codec="openai-chat", model="gpt-x", policy=BARE)
+    function = {"name": "write", "arguments": '{"path": "' + words(2_000) + '"}'}
+    calls = [{"id": "a", "type": "function", "function": function}]
+    called = {"role": "assistant", "content": None, "reasoning_content": "I look.", "tool_calls": calls}
+    host.say({"role": "user", "content": "start", "id": "1"})
+    host.say(called, {"role": "tool", "tool_call_id": "a", "content": words(300), "id": "3"})
+    host.say({"role": "assistant", "content": "done", "id": "4"}, {"role": "user", "content": "go on", "id": "5"})
+    host.session.reduce("2")
+    host.session.flush()
+    host.again()
+    host.messages = host.messages[:3]
+    request = host.again()
+    assert (request.level, request.messages[-1]["id"]) == ("defer", "1")

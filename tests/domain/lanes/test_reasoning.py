@@ -169,6 +169,17 @@ def test_nothing_waits_where_it_must_not(how: str):
 
 
 @pytest.mark.rule("THINK-2")
+def test_nothing_waits_where_a_signature_covers_its_reasoning_alone():
+    host = chat("claude-sonnet-4-5")
+    block = {"type": "thinking", "thinking": "think " * HEAVY, "signature": "c2ln"}
+    for number in range(6):
+        request = host.tool(f"t{number}", words(3_000), block)
+    host.session.reduce("2-3")
+    use(request, 140_000)
+    assert host.tool("t6", "x", block).level == "soft+"
+
+
+@pytest.mark.rule("THINK-2")
 def test_nothing_waits_for_reasoning_that_a_summary_covers():
     host, model = chat(), Model()
     request = host.again()

@@ -384,6 +384,25 @@ def test_words_beside_results_are_a_persons_as_far_as_a_place_goes():
     assert host.state.pos[m] + 1 < newest
 
 
+@pytest.mark.rule("TODO-7")
+def test_it_follows_no_prompt_where_the_results_behind_that_have_left():
+    host = agent()
+    host.ask("and this")
+    asked = len(host.messages) - 1
+    host.step(("bash", {"x": words(2_000)}))
+    kept = len(host.messages)
+    host.step()
+    host.session.reduce(str(len(host.state.tags) - 1))
+    host.session.flush()
+    host.step()
+    assert host.state.tags[-3].mode == "full", [tag.mode for tag in host.state.tags]
+    summarise(host, host.starts[2])
+    host.session.report_cache_loss("said so")
+    request = host.advance(retracted=host.state.path[kept:])
+    (m,) = place(request)
+    assert host.state.pos[m] < asked
+
+
 @pytest.mark.rule("TODO-7", "ANT-33")
 def test_instructions_between_messages_stay_behind_what_they_stand_behind():
     host = Agent("anthropic", policy=BARE)
