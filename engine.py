@@ -17,7 +17,7 @@ from .domain import events as ev
 from .domain import identity, pairing
 from .domain.errors import Conflict, InputError, LawBroken, MessageError, Refused, StoreError, how
 from .domain.history import budgets
-from .domain.passes.decide import Decided, decide
+from .domain.passes.decide import Decided, decide, pressed
 from .domain.passes.given import Given, Head, Need, Outlook
 from .domain.passes.heard import Heard
 from .domain.passes.lanes.shape import TOOLS, Part
@@ -244,8 +244,9 @@ class Core(Kept):
             if last is None or getattr(last.event, "side", None):
                 raise Refused(outcome.message, code=outcome.code, where=self.stream)
             return last  # what went out is not refused because it is asked for again
-        # pressure alone is nothing new: a held pass that is asked for again is not one more of its row (PROP-4)
-        if not isinstance(outcome, ev.PassDeferred | ev.ConversationRebuilt) or outcome.arrivals:
+        # pressure alone is nothing new: a held pass that is asked for again is not one more of its row (PROP-4), and
+        # what the estimate of a request nobody answered allows waits for the next one
+        if outcome.arrivals or not (isinstance(outcome, ev.PassDeferred | ev.ConversationRebuilt) or pressed(outcome)):
             return None
         last = self._newest(hot)
         # a side request repeats only itself, and the head's request only the head's

@@ -26,6 +26,9 @@ from .lanes.shape import Ask, Item, Part, Work
 from .permission import Permission
 from .situation import Situation
 
+PRESSURE = "pressure_refold"
+"""Why m[0] is rendered again where m[1] would grow too large with a new summary (`history.md` 2.7)."""
+
 
 class Decided(msgspec.Struct, frozen=True):
     """The events of the pass, the pass event last, and the texts (by digest) they name.
@@ -103,7 +106,14 @@ def _rendered(found: Situation, allowed: Permission, head: Head | None) -> tuple
         return Need(fold=bool(reasons))
     if not reasons and not head.fold and _backstop(found.gauge, head):
         return Need(fold=True)
-    return reasons or (("pressure_refold",) if head.fold else ()), head
+    return reasons or ((PRESSURE,) if head.fold else ()), head
+
+
+def pressed(outcome: ev.Pass | ev.PassRefused) -> bool:
+    """Whether a pass shows a summary for pressure alone, which a request nobody answered yet may have made."""
+    if isinstance(outcome, ev.BaselineFolded):
+        return outcome.reasons == (PRESSURE,)
+    return isinstance(outcome, ev.HistoryRefreshed) and outcome.decision.schedule == "pressure"
 
 
 def _produced(

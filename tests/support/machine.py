@@ -103,7 +103,7 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage, Words):
         self.hollow: set[str] = set()
         self.went_out: dict[int, host.Message] = {}
         self.owed: outage.Owed | None = None
-        self.orphaned = self.perished = False
+        self.orphaned = False
         self.replays: list[ev.LastGoodReplayed] = []
         self.beyond: list[host.Message] = []
         self.notes: set[tuple[int, int]] = set()

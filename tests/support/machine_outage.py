@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 class Owed:
     """A last-good request that is not recorded yet: itself, and what stood before the first of its kind.
 
-    ``raw``: the messages that went out as the host sent them.
+    ``raw``: the messages that went out as the host sent them. ``holder``: the process that knows of it.
     """
 
     served: checks.Served
     before: checks.Served
     raw: frozenset[int]
+    holder: foldlog.Engine
 
 
 def kept(machine: Machine, request: foldlog.Request, items: list[host.Message]) -> None:
@@ -58,7 +59,7 @@ def kept(machine: Machine, request: foldlog.Request, items: list[host.Message]) 
     assert place == len(built.messages), "LAST-1: more went out than the host sent"
     ms = [*before.ms, *(arrival.m for arrival in event.arrivals)]
     served = checks.Served(event.number, list(items), ms, [*before.wire, *wire], before.prefix, before.regions, event)
-    machine.owed = Owed(served, before, frozenset(ms[len(before.ms) :]))
+    machine.owed = Owed(served, before, frozenset(ms[len(before.ms) :]), machine.engines[0])
     machine.head, machine.beyond = served, []
     machine.last = request
     machine.raw |= machine.owed.raw
@@ -81,9 +82,12 @@ def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:
     numbers = (abs(number) for arrival in event.arrivals for number in arrival.tags)
     machine.numbered = max([machine.numbered, *numbers])
     owed = machine.owed
-    # what a dead process took with it is found in what the host hands over, in another form perhaps: of one digest
-    lost = owed is None or machine.perished
-    if lost or (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest):
+    # what this process does not know of is found in what the host hands over, in another form perhaps: of one digest
+    if (
+        owed is None
+        or owed.holder is not machine.engines[0]
+        or (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest)
+    ):
         machine.replays.append(event)
         return
     _numbered(machine, event, dict(zip(owed.served.ms, owed.served.items, strict=True)))
@@ -147,7 +151,7 @@ def given_up(machine: Machine) -> None:
     if owed is None:
         return
     assert machine.orphaned or machine.interloped, "LAST-2: a last-good request was not recorded before the next pass"
-    machine.owed, machine.perished = None, False
+    machine.owed = None
     machine.head = owed.before
     machine.raw -= owed.raw
     machine.counts["last good given up"] += 1

@@ -390,7 +390,6 @@ class Steps:
             self.conflicts = 0
         self.work = None
         self._orphan()
-        self.perished = self.owed is not None
         self.engines = [self._engine(), self._engine()]
 
     def _orphan(self) -> None:
