@@ -35,7 +35,7 @@ def path_of(state: State, event: ev.Pass | ev.LastGoodReplayed) -> list[int]:
 
 
 def rest_of(state: State, index: int) -> list[int] | None:
-    """Return what the last request's path holds from ``index`` on, None where that is not as it was sent."""
+    """Return what the last request's path holds from ``index`` on, None where that is not known."""
     if state.base_rest is None:
         return None
     return [*state.path[index : state.base_keep], *state.base_rest]

@@ -236,7 +236,7 @@ def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:
     state.tips.pop(state.end(), None)
     state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
     state.base, state.base_len, state.base_keep = event.number, len(state.path), len(state.path)
-    state.base_part, state.base_cause, state.base_rest = 0, "", []
+    state.base_part, state.base_cause, state.base_rest, state.base_torn = 0, "", [], None
     state.base_system, state.base_tools = state.system, state.tools
 
 

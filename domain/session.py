@@ -174,9 +174,9 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
     state.aside.pop(event.m, None)
     _link(state, event.m, event.message)
     if event.m in state.pos:
-        _touched(state, state.pos[event.m], event.first, "revised")
-    if event.m in shown_of(state, state.base_rest or ()):
-        state.base_rest = None
+        index = state.pos[event.m]
+        _touched(state, index, event.first, "revised", rest_of(state, index))
+    _tear(state, event.m, event.first)
     if event.m == state.reminder.m and event.first <= state.reminder.p:
         reminders.void(state)
 
@@ -184,11 +184,21 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
 def _touched(state: State, index: int, part: int, cause: str, rest: list[int] | None = None) -> None:
     """The last request's path is not the head's from ``index`` on: the host's doing, kept until a pass says so.
 
-    ``rest``: that path from there on, None where a message of it is not what it was.
+    ``rest``: that path from there on, None where it is not known.
     """
     # what a summary covers no request holds; where the head leaves that too, the next one may begin before it
     if index < state.base_keep and (state.void or state.start() <= index):
         state.base_keep, state.base_part, state.base_cause, state.base_rest = index, part, cause, rest
+
+
+def _tear(state: State, m: int, first: int) -> None:
+    """Keep the first message at the end of the last request's path that is not what it was, and from which part on."""
+    rest = shown_of(state, state.base_rest or ())
+    if m not in rest:
+        return
+    torn = state.base_torn
+    later = torn is None or rest.index(m) < rest.index(torn[0]) or (m == torn[0] and first < torn[1])
+    state.base_torn = (m, first) if later else torn
 
 
 def _link(state: State, m: int, message: Message) -> None:
@@ -240,7 +250,8 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     if number:
         state.base, state.base_len = number, tip + 1
         state.base_system, state.base_tools = state.sides.get(state.base, (state.base_system, state.base_tools))
-        state.base_keep, state.base_part, state.base_cause, state.base_rest = tip + 1, 0, "", []
+        state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
+        state.base_rest, state.base_torn = [], None
     else:
         _touched(state, event.keep, 0, event.cause, rest)
     if event.cause in ("branch", "rewind") and old and old not in state.pos:

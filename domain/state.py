@@ -274,6 +274,7 @@ class State(msgspec.Struct, array_like=True):
     spans: dict[int, list[tuple[int, int]]] = msgspec.field(default_factory=dict)
     roads: dict[int, bytes] = msgspec.field(default_factory=dict)
     base_rest: list[int] | None = msgspec.field(default_factory=list)
+    base_torn: tuple[int, int] | None = None
     swept: int = 0
     looked: int = 0
     withheld: int = 0

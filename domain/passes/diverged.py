@@ -30,23 +30,33 @@ def divergence(scene: Scene, given: Given) -> ev.Divergence | None:
         keep, part, cause, length = touched, first, seen.cause, state.base_len
     else:
         keep, part, cause, length = state.base_keep, state.base_part, state.base_cause, state.base_len
-    stands = keep if seen.base is not None else _stands(scene, keep)
+    stands, changed = (keep, 0) if seen.base is not None else _stands(scene, keep)
     if stands > keep:
-        keep, part = stands, seen.revised[m][0] if (m := scene.at(stands)) in seen.revised else 0
+        keep, part = stands, changed
     if keep >= length:
         return None
     return ev.Divergence(keep, scene.at(keep), part, cause or "removed")
 
 
-def _stands(scene: Scene, keep: int) -> int:
-    """Return how far the base request's path stands: the host may have taken back what it did while it was refused."""
-    rest = rest_of(scene.state, keep) or ()
-    shown = {*shown_of(scene.state, rest)} & scene.seen.revised.keys()
+def _stands(scene: Scene, keep: int) -> tuple[int, int]:
+    """Return how far the base request's path stands: the host may have taken back what it did while it was refused.
+
+    And the part from which the message there is another one.
+    """
+    state = scene.state
+    rest = rest_of(state, keep) or ()
+    shown = {*shown_of(state, rest)}
+    changed = {m: first for m, (first, _) in scene.seen.revised.items() if m in shown}
+    if state.base_torn is not None:
+        m, first = state.base_torn
+        changed[m] = min(first, changed.get(m, first))
     for m in rest:
-        if keep >= scene.length() or scene.at(keep) != m or m in shown:
+        if keep >= scene.length() or scene.at(keep) != m:
             break
+        if m in changed:
+            return keep, changed[m]
         keep += 1
-    return keep
+    return keep, 0
 
 
 BLANKS_UNSENT = ("anthropic", "pi", "opencode")

@@ -8,6 +8,7 @@ from ..identity import Scene
 from ..state import State, key
 from . import permission, protection, schedule, triggers
 from .lanes import drops
+from .lanes.reasoning import COMPANIONS
 from .lanes.shape import Ask, Part, Work
 from .permission import Permission
 from .situation import Situation
@@ -64,11 +65,13 @@ def _tools(scene: Scene, first: int) -> Iterator[int]:
 def lands(asked: Ask, works: tuple[Work, ...]) -> tuple[Work, ...]:
     """Return the work that lands: all of it, or none where the rebuild would not be worth it.
 
-    Where the prefix is lost anyway, or a person asked, even what frees nothing leaves the queue.
+    Where the prefix is lost anyway, or a person asked, even what frees nothing leaves the queue. Reasoning that leaves
+    because of the rebuild pays for nothing: without it, it would stay.
     """
     if not asked.permission.granted:
         return ()
-    return works if asked.wanted or sum(item.net for work in works for item in work.items) > asked.least else ()
+    paid = sum(item.net for work in works if work.lane != COMPANIONS for item in work.items)
+    return works if asked.wanted or paid > asked.least else ()
 
 
 def _hosts_alone(allowed: Permission) -> bool:

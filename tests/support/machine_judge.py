@@ -148,9 +148,11 @@ def _bytes(machine: Machine, now: checks.Served, state: Any, revealed: set[int])
     if isinstance(event, ev.PassDeferred):
         single = len(machine.edits) == 1 and machine.edits[0].split()[0] in ("revise", "remove", "insert")
         strict = event.side is None and (single or not machine.edits) and not machine.interloped
-        checks.unchanged(head, now, strict, machine.rewritten)
-        checks.grown(machine.codec, head, now)
         base = machine.served.get(event.base)
+        beside = base is not None and base is not head and getattr(base.event, "side", None) is not None
+        if not beside or len(machine.edits) < 2:  # what comes back there as it stood in the head has its own numbers
+            checks.unchanged(head, now, strict, machine.rewritten)
+            checks.grown(machine.codec, head, now)
         if base is not None and base is not head:
             checks.unchanged(base, now, False, machine.rewritten)
         return

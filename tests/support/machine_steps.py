@@ -90,12 +90,9 @@ class Steps:
         said += made
         if not said:
             said.append(host.text(0, uid))
-        results = [
-            host.result(
-                call["id"], out + i, uid, prefix, media if self.codec != "openai-chat" else 0, error=bool(say % 5 == 4)
-            )
-            for i, call in enumerate(made)
-        ]
+        media_of = media if self.codec != "openai-chat" else 0
+        failed = say % 5 == 4 and self.codec not in host.MUTE
+        results = [host.result(call["id"], out + i, uid, prefix, media_of, error=failed) for i, call in enumerate(made)]
         also: list[host.Part] = [host.text(out + 1, uid, prefix)] if extra % 3 or not calls else []
         if extra % 3 == 2 or (media and not calls):
             also.append({"t": "media"})
@@ -156,8 +153,6 @@ class Steps:
         if self.codec != "anthropic" and any(host.blank(part) for part in parts):
             return
         new = {**old, "parts": parts}
-        if host.to_host(self.codec, new, 0) == host.to_host(self.codec, old, 0):
-            return  # a wire that does not say whether a call failed shows no change where only that does
         self.rounds = [[new if m is old else m for m in one] for one in self.rounds]
         self.edits.append(f"revise {new['uid']}")
         self.now += 10_000

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 LIST = "todowrite"
 STATUSES = ("pending", "in_progress", "completed", "cancelled", "someday")
 OVER = ("completed", "cancelled")
-MUTE = ("openai-chat", "openai-responses")
-"""On these wires a result cannot say that its call failed: it ended well, as far as they tell."""
 OURS = b'"foldlog_todo_'
 _NOTE = re.compile(
     r'\n\n<instruction name="deferred_notes">(?:(\d+) notes? of yours)?(?: and )?(?:(\d+) whose time has come)? waits? '
@@ -67,7 +65,7 @@ class Words:
         digits = [steps // 5**i % 5 for i in range(1 + steps % 3)] if steps else []
         todos = [{"content": f"do {i} {self._uid()}", "status": STATUSES[digit]} for i, digit in enumerate(digits)]
         call = {"t": "call", "id": f"call_{self._uid()[1:]}", "name": LIST, "args": {"todos": todos}}
-        result = host.result(call["id"], 0, self._uid(), error=error)
+        result = host.result(call["id"], 0, self._uid(), error=error and self.codec not in host.MUTE)
         before = self.flat()
         after = "user" if self.codec == "anthropic" else "tool"
         self.rounds.append([self._message("assistant", [call]), self._message(after, [result])])
@@ -107,19 +105,19 @@ def places(served: Served | None) -> set[int]:
     return {m for m, wire in zipped if wire and apart(wire)[1]}
 
 
-def written(codec: str, items: list[host.Message]) -> list[Any]:
-    """Return the lists of a path whose calls ended well, as far as its wire tells, in the order of their results."""
+def written(items: list[host.Message]) -> list[Any]:
+    """Return the lists of a path whose calls ended well, in the order of their results."""
     parts = [part for item in items for part in item["parts"]]
     calls = {p["id"]: p["args"]["todos"] for p in parts if p["t"] == "call" and p["name"] == LIST}
     results = (p for p in parts if p["t"] == "result" and p["id"] in calls)
-    return [calls[p["id"]] for p in results if codec in MUTE or not p["err"]]
+    return [calls[p["id"]] for p in results if not p["err"]]
 
 
 def listed(machine: Machine, now: Served) -> None:
     """TODO-1 to TODO-3: an arc says a list the agent wrote on this path, one with something left to do, and whole; one
     that is put in says the newest.
     """
-    known = written(machine.codec, now.items)
+    known = written(now.items)
     put_in = {insert.m for insert in now.event.inserts if insert.kind == "arc"}
     said: list[str] = []
     for m, wire in zip(now.ms, now.wire, strict=True):

@@ -58,7 +58,7 @@ LANES = (
     Lane("hollow", stale.hollow),
     Lane("followers", followers.plan),
     Lane("todo", todo.plan, todo.wants),
-    Lane("companions", reasoning.companions),
+    Lane(reasoning.COMPANIONS, reasoning.companions),
 )
 """In the order of ``transform.md`` 0: each lane sees what those before it do. The last ones follow from the others."""
 

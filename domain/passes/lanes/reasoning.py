@@ -16,6 +16,8 @@ from ...transcript import Text, Thinking, speaks, thinks_alone
 from .shape import Ask, Item, Work
 
 ITEMS = answers.CODEC
+COMPANIONS = "companions"
+"""The lane whose work is done because a rebuild is, and never the reason of one."""
 OPAQUE = 1_000
 """Tokens taken for reasoning nobody can read."""
 HEAVY = 4_000
@@ -87,12 +89,12 @@ def companions(ask: Ask) -> Work:
     whole = ask.headed or bool(state.unbound)
     first = ask.begin if whole else _first(ask)
     if state.codec == ITEMS or not (ask.settings.bound or state.unbound) or first is None:
-        return Work("companions")
+        return Work(COMPANIONS)
     found = ((scene.at(index), index) for index in range(max(first, ask.begin), scene.length()))
     # where its host's change of a message is the first byte, what leads that message stands before it
     led = -1 if whole or scene.at(first) not in scene.seen.revised else first
     gone = ((m, index) for m, index in found if index != led and _signed(scene, m))
-    return Work("companions", tuple(_removal(m, index, _here(scene, m)) for m, index in gone))
+    return Work(COMPANIONS, tuple(_removal(m, index, _here(scene, m)) for m, index in gone))
 
 
 def recoverable(state: State) -> bool:
