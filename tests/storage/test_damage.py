@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from foldlog.domain.errors import Conflict, InputError, StoreDamaged, StoreNewer
 from foldlog.domain.events import HeadLost
+from foldlog.storage import verify
 from foldlog.storage.codec import BODY_AT, chain_digest, chain_prefix, head_seal
 from foldlog.storage.packing import ENCRYPTED_FROM
 from foldlog.storage.store import Store
@@ -168,6 +170,24 @@ def test_a_missing_head_is_restored_after_a_complete_walk(kit: Kit, store: Store
     assert len(store.verify(repair=True).repaired) == 1
     assert store.head(S) == before
     assert kinds(store) == []
+
+
+def test_a_repair_moves_no_head_that_moved_meanwhile(kit: Kit, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convention 15: else what another process appended during the walk would be behind the head, lost to readers."""
+    before = store.head(S)
+    assert before is not None
+    kit.alter_head(S, digest=b"d" * 32)
+    real = verify._mend
+
+    def late(*given: Any, **more: Any) -> None:
+        kit.write_head(S, 6, before.digest, head_seal(S, 6, before.digest))
+        store.append(S, 6, [note(7)])
+        real(*given, **more)
+
+    monkeypatch.setattr(verify, "_mend", late)
+    with pytest.raises(Conflict):
+        store.verify(repair=True)
+    assert [stored.event for stored in store.read(S)][-1] == note(7)
 
 
 def test_an_altered_head_is_restored_but_never_moved_back(kit: Kit, store: Store) -> None:

@@ -63,7 +63,8 @@ def test_ids_made_for_one_session_name_it_and_others_only_narrow():
 
 @pytest.mark.rule("PROXY-5")
 def test_subagents():
-    assert caller({"x-parent-session-id": "p", "x-session-id": "c"}).kind == "subagent"
+    for path in ("/v1/messages", "/v1/chat/completions"):
+        assert caller({"x-parent-session-id": "p", "x-session-id": "c"}, path).kind == "subagent"
     assert caller({"x-claude-code-request-class": "workflow"}).kind == "subagent"
     system = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=1; cc_is_subagent=1;"}]
     assert caller(CLAUDE, system=system).kind == "subagent"

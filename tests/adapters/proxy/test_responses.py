@@ -95,7 +95,7 @@ def test_calls_beside_the_conversation() -> None:
     assert all(one.why for one in compaction)
     title = who(CODEX, user("x"), tools=[], instructions="Generate a concise, single-line task title of at most 60")
     assert title.kind == "helper"
-    assert who(CODEX, generate=False).kind == "helper"
+    assert (who(CODEX, generate=False).kind, who(CODEX, generate=True).kind) == ("helper", "main")
     assert who(CODEX, {"type": "compaction", "encrypted_content": "x"}, user("go on")).kind == "main"
     assert who({**CODEX, "x-codex-turn-metadata": '{"request_kind":"of_a_later_year"}'}).kind == "main"
     assert who({**CODEX, "x-codex-turn-metadata": "{broken"}).kind == "main"

@@ -95,6 +95,19 @@ def test_what_ends_recovery(end: str):
     assert not chat.session.status().recovering
 
 
+@pytest.mark.rule("OVER-12", "THINK-4")
+@pytest.mark.parametrize("kind", ["overflow", "thinking"])
+def test_a_count_of_the_refused_request_itself_is_no_answer(kind: str):
+    chat = grown()
+    request = chat.turn()
+    if kind == "overflow":
+        request.report_failure("overflow")
+    else:
+        request.report_error(400, "Invalid `signature` in `thinking` block. It is bound to a different conversation.")
+    use(request, 50_000)
+    assert (chat.state.overflow is not None, bool(chat.state.unbound)) == (kind == "overflow", kind == "thinking")
+
+
 @pytest.mark.rule("OVER-12")
 def test_an_overflow_of_a_request_that_was_overtaken_arms_nothing():
     chat = grown()
