@@ -37,6 +37,7 @@ def test_a_subagent_has_none(codec: str):
     assert (request.level, request.reasons) == ("hard", ("first_render",))
     ours = [m for m in request.messages if m["role"] not in ("system", "developer")]
     assert len(ours) == 1
+    assert (chat.last().m0, chat.last().m1) == ((), ()), "nor does it count one"
 
 
 @pytest.mark.rule("FOLD-2")

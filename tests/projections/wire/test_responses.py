@@ -148,6 +148,10 @@ def test_ids_states_and_forms_are_no_revision() -> None:
     bare = {"type": "reasoning", "id": "rs_1", "summary": []}
     assert ident(bare) != ident({**bare, "id": "rs_2"})  # the provider's copy stands behind the id
     assert ident({"type": "item_reference", "id": "a"}) != ident({"type": "item_reference", "id": "b"})
+    asked = {"type": "mcp_approval_request", "id": "a", "server_label": "s", "name": "n", "arguments": "{}"}
+    shell = {"type": "local_shell_call", "id": "a", "action": {"type": "exec", "command": ["ls"], "env": {}}}
+    for item in (asked, shell):
+        assert ident(item) != ident({**item, "id": "b"})  # it pairs the item with what answers it
     patched = {"type": "apply_patch_call_output", "call_id": "c", "status": "completed"}
     assert ident(patched) != ident({**patched, "status": "failed"})
     output = {"type": "function_call_output", "call_id": "c", "output": "x"}
