@@ -31,13 +31,13 @@ class Places(msgspec.Struct, frozen=True):
     messages: dict[int, bytes]
 
 
-def place(body: Body, out: Outgoing, ttl: str | None = None) -> Places:
+def place(body: Body, out: Outgoing) -> Places:
     """Choose the marks: end of system, m[0], m[1], tail.
 
     Where the last tail is out of the provider's sight of the new one, it is marked once more, in the place of m[0]
     (whose entry nothing needs while m[1] stays) or in a free one.
     """
-    above, behind = (ttl, ttl) if ttl else lifetimes(body, out)
+    above, behind = lifetimes(body, out)
     heads = list(range(out.leading, out.leading + min(out.head, 2)))
     first = out.leading + out.head
     found: dict[int, bytes] = {}

@@ -166,9 +166,7 @@ class Sessions:
             self._known[managed.harness, managed.id] = self._known.pop((managed.harness, managed.id), managed)
         return Admitted(protocol, caller, body, managed, headers.get("anthropic-beta", ""))
 
-    def prepare(
-        self, admitted: Admitted, waiting: Callable[[str], None] | None = None, ttl: str | None = None
-    ) -> Prepared:
+    def prepare(self, admitted: Admitted, waiting: Callable[[str], None] | None = None) -> Prepared:
         """Make the next pass of a managed request, and the bytes to send for it.
 
         Called again for the same request (a fold may make it fit after an overflow was reported), it makes the pass
@@ -183,9 +181,9 @@ class Sessions:
                 body.messages, system=protocol.system_of(body), tools=protocol.tools_of(body), waiting=waiting
             )
             managed.outgoing.follow(request, regions(protocol.codec, body))
-            return Prepared(request, protocol.assemble(body, managed.outgoing, ttl))
+            return Prepared(request, protocol.assemble(body, managed.outgoing))
 
-    def last_good(self, admitted: Admitted, ttl: str | None = None) -> Prepared | None:
+    def last_good(self, admitted: Admitted) -> Prepared | None:
         """Where ``prepare`` raised ``StoreBusy``: the last request with what is new behind it; None: not safe.
 
         What is kept between passes stays at the last pass: until the store is back this may be asked for again.
@@ -202,7 +200,7 @@ class Sessions:
                 return None
             sent = managed.outgoing.copy()
             sent.follow(request, mine)
-            return Prepared(request, protocol.assemble(body, sent, ttl))
+            return Prepared(request, protocol.assemble(body, sent))
 
     def done(self, admitted: Admitted) -> None:
         """Say that a request is over. Sessions no request uses are put away, the longest unused first, if too many."""

@@ -152,9 +152,9 @@ def refusal(code: str, message: str, status: int) -> Refusal:
     return status, helpers.error_headers(code, status), msgspec.json.encode(body)
 
 
-def assemble(body: Body, out: Outgoing, ttl: str | None = None) -> bytes:
+def assemble(body: Body, out: Outgoing) -> bytes:
     """Return the request to send: the client's own members around our messages, system, tools, and four marks."""
-    places = marks.place(body, out, ttl)
+    places = marks.place(body, out)
     system = marks.system(out, billing(body), places.system)
     return rewrite(
         body,

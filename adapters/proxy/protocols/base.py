@@ -90,8 +90,8 @@ class Protocol(msgspec.Struct, frozen=True):
     ``who(headers, body)``: the caller. Headers must be found by their lower-case names.
     ``meter()``: a reader for one answer.
     ``refusal(code, message, status)``: an answer in the provider's own error shape.
-    ``assemble(body, out, ttl)``: the request to send: the client's members byte for byte, with messages, system and
-    tools from ``out`` and the best cache marks; ``ttl`` (``5m``, ``1h``) overrules the client's own (None).
+    ``assemble(body, out)``: the request to send: the client's members byte for byte, with messages, system and
+    tools from ``out`` and the best cache marks.
     ``system_of(body)``, ``tools_of(body)``: raw JSON for ``Session.prepare``, ``b""`` for none (None: the system
     text is among the messages).
     ``previous(body)``: the answer behind which the client's messages go on, as the provider named it; empty: they are
@@ -105,7 +105,7 @@ class Protocol(msgspec.Struct, frozen=True):
     who: Callable[[Mapping[str, str], Body], Caller]
     meter: Callable[[], Meter]
     refusal: Callable[[str, str, int], Refusal]
-    assemble: Callable[[Body, Outgoing, str | None], bytes]
+    assemble: Callable[[Body, Outgoing], bytes]
     system_of: Callable[[Body], bytes | None]
     tools_of: Callable[[Body], bytes]
     lifetime: Callable[[Body, Outgoing], str]

@@ -104,7 +104,7 @@ def refusal(code: str, message: str, status: int) -> Refusal:
     return status, helpers.error_headers(code, status), msgspec.json.encode(body)
 
 
-def assemble(body: Body, out: Outgoing, ttl: str | None = None) -> bytes:
+def assemble(body: Body, out: Outgoing) -> bytes:
     """Return the request to send: the client's own members around our messages and tools. There are no marks here."""
     return rewrite(
         body,

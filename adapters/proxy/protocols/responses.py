@@ -169,7 +169,7 @@ class Reading(Told):
         self._usage["output"] = count(usage.get("output_tokens"))
 
 
-def assemble(body: Body, out: Outgoing, ttl: str | None = None) -> bytes:
+def assemble(body: Body, out: Outgoing) -> bytes:
     """Return the request to send: the client's own members around our items, instructions, tools. There are no marks.
 
     It holds the whole input, so it goes on behind no earlier response.

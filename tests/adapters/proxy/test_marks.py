@@ -64,7 +64,7 @@ def test_four_marks_wherever_the_client_put_its_own():
     body = take(request(client, system=[text("s", **MARK), text("t", **MARK)], tools=tools, **MARK), "messages")
     plain = [{"role": "user", "content": [text("a")]}, results(2)]
     out = outgoing(plain, system=[text("s"), text("t"), text("guidance")], tools=[{"name": "x", "input_schema": {}}])
-    data = assemble(body, out, None)
+    data = assemble(body, out)
     assert marked(data) == ["system2", "0.0", "1.0", "3.1"]
     assert "cache_control" not in json.loads(data)
 
@@ -74,13 +74,13 @@ def test_marks_change_no_other_byte_and_thinking_and_blank_text_carry_none():
     last = {"role": "assistant", "content": [text("x"), {"type": "thinking", "thinking": "…", "signature": "s"}]}
     messages = [{"role": "user", "content": "hello"}, last, {"role": "user", "content": " \n"}]
     out = outgoing(messages, system="sys\nné")
-    data = assemble(take(request(messages), "messages"), out, None)
+    data = assemble(take(request(messages), "messages"), out)
     assert marked(data) == ["system0", "0.0", "1.0", "3.0"]
     bare = re.sub(rb',"cache_control":\{[^}]*\}', b"", data)
     assert b'"messages":[' + bytes(out.text) + b"]" in bare
     assert json.loads(bare)["system"] == [text("sys\nné")]
     alone = outgoing([{"role": "user", "content": "hello"}], head=0)
-    assert marked(assemble(take(request(messages), "messages"), alone, None)) == ["system0", "0.0"]
+    assert marked(assemble(take(request(messages), "messages"), alone)) == ["system0", "0.0"]
 
 
 @pytest.mark.rule("PROXY-12")
@@ -88,7 +88,7 @@ def test_marks_change_no_other_byte_and_thinking_and_blank_text_carry_none():
 def test_a_blank_system_text_is_left_out(blank):
     body = take(request([{"role": "user", "content": "a"}], system=blank), "messages")
     out = outgoing([{"role": "user", "content": "a"}], system=blank)
-    data = json.loads(assemble(body, out, None))
+    data = json.loads(assemble(body, out))
     assert "system" not in data
     assert marked(json.dumps(data).encode()) == ["0.0", "1.0", "2.0"]
 
@@ -97,12 +97,12 @@ def test_a_blank_system_text_is_left_out(blank):
 def test_a_tail_out_of_sight_is_marked_again_in_the_place_of_m0():
     body = take(request([results(1)]), "messages")
     out = outgoing([results(1)])
-    assert marked(assemble(body, out, None)) == ["system0", "0.0", "1.0", "2.0"]
+    assert marked(assemble(body, out)) == ["system0", "0.0", "1.0", "2.0"]
     out._add(json.dumps(results(30)).encode())
     for _ in range(2):  # the same request once more has the same marks
-        assert marked(assemble(body, out, None)) == ["system0", "1.0", "2.0", "3.29"]
+        assert marked(assemble(body, out)) == ["system0", "1.0", "2.0", "3.29"]
     out._add(json.dumps(results(5)).encode())
-    assert marked(assemble(body, out, None)) == ["system0", "0.0", "1.0", "4.4"]
+    assert marked(assemble(body, out)) == ["system0", "0.0", "1.0", "4.4"]
 
 
 @pytest.mark.rule("PROXY-14")
@@ -119,7 +119,7 @@ def test_a_tail_out_of_sight_is_marked_again_in_the_place_of_m0():
 )
 def test_lifetimes_are_the_clients(system, tail, found):
     body = take(request([{"role": "user", "content": [text("a", **tail)]}], system=[text("s", **system)]), "messages")
-    assert marked(assemble(body, outgoing([{"role": "user", "content": "a"}]), None)) == found
+    assert marked(assemble(body, outgoing([{"role": "user", "content": "a"}]))) == found
     assert marks.lifetimes(take(request([{"role": "user", "content": "a"}], **HOUR), "messages"), Outgoing()) == (
         "1h",
         "1h",
@@ -146,7 +146,7 @@ def test_a_session_lives_by_the_clients_lifetime():
 def test_the_billing_block_is_that_of_this_request():
     now = request([{"role": "user", "content": "a"}], system=[text(BILL + "new", **MARK), text("s", **MARK)])
     out = outgoing([{"role": "user", "content": "a"}], system=[text(BILL + "old"), text("s"), text("guidance")])
-    data = json.loads(assemble(take(now, "messages"), out, None))
+    data = json.loads(assemble(take(now, "messages"), out))
     assert data["system"] == [text(BILL + "new"), text("s"), text("guidance", **MARK)]
 
 
@@ -154,6 +154,6 @@ def test_the_billing_block_is_that_of_this_request():
 def test_a_prompt_cache_key_goes_through_and_there_are_no_marks():
     chat = protocol_for("POST", "/v1/chat/completions")
     body = take(request([{"role": "user", "content": "a"}], prompt_cache_key="k"), "messages")
-    data = chat.assemble(body, outgoing([{"role": "user", "content": "a"}], system=""), None)
+    data = chat.assemble(body, outgoing([{"role": "user", "content": "a"}], system=""))
     assert json.loads(data)["prompt_cache_key"] == "k"
     assert b"cache_control" not in data
