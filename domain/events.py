@@ -290,7 +290,8 @@ class Side(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request beside the head: its first ``keep`` messages, then the ordinals of ``then`` (inclusive ranges).
 
     ``system``, ``tools``: its own regions, as chunks (empty: none). They are not the session's. ``whole``: it leaves
-    the head before the cut, so it is sent without the head's two messages and from its beginning.
+    the head before the cut, so it is sent without the head's two messages and from its beginning. ``model``: whose it
+    is, where that is not the session's.
     """
 
     keep: int
@@ -298,6 +299,7 @@ class Side(msgspec.Struct, frozen=True, array_like=True, gc=False):
     system: bytes
     tools: bytes
     whole: bool = False
+    model: str = ""
 
 
 class Price(msgspec.Struct, frozen=True, array_like=True, gc=False):

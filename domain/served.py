@@ -79,7 +79,7 @@ def passed(state: State, event: ev.Pass) -> None:
     if isinstance(event, ev.PassDeferred) and event.side is not None:
         if event.side.then:
             state.tips[event.side.then[-1][1]] = event.number
-            state.sides[event.number] = (event.side.system, event.side.tools)
+            state.sides[event.number] = (event.side.system, event.side.tools, event.side.model or state.model)
             beside = (m for first, last in event.side.then for m in range(first, last + 1))
             state.roads[event.number] = road(state, [*state.path[: event.side.keep], *beside])
         return  # beside the head: its last request stays what it was, and this usage is not the head's (PROP-7)
@@ -237,7 +237,7 @@ def _produced(state: State, event: ev.Pass | ev.LastGoodReplayed) -> None:
     state.last = Last(event.number, state.end(), event.digest, event.tokens, state.seen)
     state.base, state.base_len, state.base_keep = event.number, len(state.path), len(state.path)
     state.base_part, state.base_cause, state.base_rest, state.base_torn = 0, "", [], None
-    state.base_system, state.base_tools = state.system, state.tools
+    state.base_system, state.base_tools, state.base_model = state.system, state.tools, state.model
 
 
 def refused(state: State, event: ev.PassRefused) -> None:

@@ -231,7 +231,7 @@ def _owner(state: State, m: int, call: str) -> int:
 
 
 def _moved(state: State, event: ev.HeadMoved) -> None:
-    old, was = state.end(), (state.base_system, state.base_tools)
+    old, was = state.end(), (state.base_system, state.base_tools, state.base_model)
     same = state.last is not None and state.base == state.last.number
     same = same and state.base_keep == state.base_len == len(state.path)
     left, rest = road(state, state.path) if same else b"", rest_of(state, event.keep)
@@ -249,7 +249,7 @@ def _moved(state: State, event: ev.HeadMoved) -> None:
     number = request_of(state, state.path[: tip + 1]) if tip >= 0 and event.cause == "branch" else 0
     if number:
         state.base, state.base_len = number, tip + 1
-        state.base_system, state.base_tools = state.sides.get(state.base, (state.base_system, state.base_tools))
+        state.base_system, state.base_tools, state.base_model = state.sides.get(state.base, was)
         state.base_keep, state.base_part, state.base_cause = tip + 1, 0, ""
         state.base_rest, state.base_torn = [], None
     else:

@@ -217,7 +217,7 @@ class State(msgspec.Struct, array_like=True):
     nodes: list[Node] = msgspec.field(default_factory=list)
     path: list[int] = msgspec.field(default_factory=list)
     tips: dict[int, int] = msgspec.field(default_factory=dict)
-    sides: dict[int, tuple[bytes, bytes]] = msgspec.field(default_factory=dict)
+    sides: dict[int, tuple[bytes, bytes, str]] = msgspec.field(default_factory=dict)
     gone: dict[str, int] = msgspec.field(default_factory=dict)
     answers: dict[int, int] = msgspec.field(default_factory=dict)
     tags: list[Tag] = msgspec.field(default_factory=list)
@@ -275,6 +275,7 @@ class State(msgspec.Struct, array_like=True):
     roads: dict[int, bytes] = msgspec.field(default_factory=dict)
     base_rest: list[int] | None = msgspec.field(default_factory=list)
     base_torn: tuple[int, int] | None = None
+    base_model: str = ""
     swept: int = 0
     looked: int = 0
     withheld: int = 0

@@ -46,7 +46,8 @@ class Form(msgspec.Struct, frozen=True):
         side = None
         if seen.side:
             whole = self.scene.whole()
-            side = ev.Side(seen.keep, ranges(seen.tail), given.system, given.tools, whole)
+            model = given.model if given.model != self.scene.state.model else ""
+            side = ev.Side(seen.keep, ranges(seen.tail), given.system, given.tools, whole, model)
         return ev.PassDeferred(**self._common(), tokens=self.size, decision=self.decision, side=side)
 
     def rebuild(self, landing: tuple[Work, ...], adopted: ev.Adopted) -> ev.ConversationRebuilt:
