@@ -44,10 +44,14 @@ class Audit(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct):
-    """One rendered message: the slots and body it was rendered from, what came out, its block digests."""
+    """One rendered message: the slots and body it was rendered from, what came out, its block digests.
+
+    ``revision``: how often its host had changed it; there and back are two changes.
+    """
 
     m: int
     body: bytes
+    revision: int
     slots: MessageSlots
     inserts: tuple[Any, ...]
     json: tuple[bytes, ...]
@@ -140,13 +144,15 @@ class _Auditor(msgspec.Struct):
             self._differ("wire", version, event, f"the code of wire version {event.wire} is not what was released")
 
     def _entry(self, state: State, view: views.View, m: int) -> Entry:
-        body, slots, inserts = state.node(m).message.body, view.of(m), view.inserts.get(m, ())
+        node, slots, inserts = state.node(m), view.of(m), view.inserts.get(m, ())
+        body = node.message.body
         entry = self.known.get(m)
-        if entry is None or entry.body != body or entry.slots != slots or entry.inserts != inserts:
+        same = entry is not None and (entry.body, entry.revision) == (body, node.revision)
+        if entry is None or not same or entry.slots != slots or entry.inserts != inserts:
             raw = self.source.chunks([body])[0]
             json = request.render(view, raw, slots, inserts, self.text)
             digests = tuple(block for one in json for block in wire(view.wire).blocks(view.codec, one))
-            entry = self.known[m] = Entry(m, body, slots, inserts, json, digests)
+            entry = self.known[m] = Entry(m, body, node.revision, slots, inserts, json, digests)
         return entry
 
     def _against(self, version: int, event: _Sent, base: _Request, now: _Request) -> None:
@@ -200,8 +206,8 @@ class _Auditor(msgspec.Struct):
     def _confirmed(self, divergence: ev.Divergence, base: _Request, now: _Request, *, fold: bool) -> bool:
         if divergence.cause in ("system", "tools"):
             return base.prefix != now.prefix
-        old = [(entry.m, entry.body) for entry in base.entries]
-        new = [(entry.m, entry.body) for entry in now.entries]
+        old = [(entry.m, entry.body, entry.revision) for entry in base.entries]
+        new = [(entry.m, entry.body, entry.revision) for entry in now.entries]
         index = max(divergence.index - base.start, 0)
         if base.start != now.start:
             return True  # the cut moved with this pass: the two do not stand side by side
