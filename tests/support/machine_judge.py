@@ -357,8 +357,8 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
         assert not tags or m not in machine.raw or not host.same(item, machine.went_out.get(m, item)), (
             f"LAST-6: §{tags[0][0]}§ shows in what went out raw"
         )
-        if tags:
-            machine.raw.discard(m)  # its host revised it; its way back is a revision as well
+        if m in machine.raw and any(p < len(machine.went_out.get(m, item)["parts"]) for _, p in tags):
+            machine.raw.discard(m)  # its host revised it, and did more than add to it; its way back is a revision too
         for number, p in tags:
             assert number not in seen, f"PROP-9: §{number}§ stands twice in pass {now.number}"
             seen.add(number)
