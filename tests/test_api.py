@@ -18,6 +18,7 @@ import foldlog
 from foldlog.adapters.traces.generator import generate
 from foldlog.adapters.traces.model import Trace
 from foldlog.domain import events as ev
+from support.past import summarise, talk
 from support.talk import (
     START,
     Chat,
@@ -182,6 +183,18 @@ def test_a_held_pass_is_not_counted_twice_for_a_retry():
     for _ in range(5):
         assert chat.again(wait=1).pass_number == held.pass_number
     assert chat.session.status().held == 1
+
+
+@pytest.mark.rule("API-2", "PROP-1")
+def test_a_summary_that_waits_for_pressure_comes_with_the_next_request_and_no_retry():
+    chat = Chat(context_limit=20_000)
+    talk(chat, 6, 300)
+    summarise(chat, 6)
+    sent = chat.tool("t", words(14_000))
+    assert sent.level == "defer", "no request told of the pressure yet"
+    again = chat.again(wait=1)
+    assert (again.pass_number, again.digest) == (sent.pass_number, sent.digest)
+    assert chat.turn().reasons == ("published",)
 
 
 # ------------------------------------------------------------- what is given, what is not

@@ -50,6 +50,21 @@ def test_model_change():
     assert chat.turn().level == "defer"
 
 
+@pytest.mark.rule("FOLD-2", "THINK-5")
+def test_going_on_behind_what_another_model_answered_beside_the_head():
+    chat = Chat(model="anthropic/a")
+    chat.say(user("start"))
+    for said in ("one", "two", "three"):
+        chat.turn(said)
+    chat.messages = [*chat.messages[:1], assistant("another answer"), user("another way")]
+    chat.reopen(model="anthropic/b")
+    chat.again()
+    assert chat.last().side.model == "anthropic/b", "it is beside the head"
+    chat.reopen(model="anthropic/a")
+    assert chat.turn().reasons == ("model_change",)
+    assert chat.turn().level == "defer"
+
+
 @pytest.mark.rule("FOLD-2")
 def test_system_text_change():
     chat = Chat()

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 class Owed:
     """A last-good request that is not recorded yet: itself, and what stood before the first of its kind.
 
-    ``raw``: the messages that went out as the host sent them. ``holder``: the process that knows of it.
+    ``raw``: the messages that went out as the host sent them.
     """
 
     served: checks.Served
     before: checks.Served
     raw: frozenset[int]
-    holder: foldlog.Engine
 
 
 def kept(machine: Machine, request: foldlog.Request, items: list[host.Message]) -> None:
@@ -59,7 +58,7 @@ def kept(machine: Machine, request: foldlog.Request, items: list[host.Message]) 
     assert place == len(built.messages), "LAST-1: more went out than the host sent"
     ms = [*before.ms, *(arrival.m for arrival in event.arrivals)]
     served = checks.Served(event.number, list(items), ms, [*before.wire, *wire], before.prefix, before.regions, event)
-    machine.owed = Owed(served, before, frozenset(ms[len(before.ms) :]), machine.engines[0])
+    machine.owed = Owed(served, before, frozenset(ms[len(before.ms) :]))
     machine.head, machine.beyond = served, []
     machine.last = request
     machine.raw |= machine.owed.raw
@@ -82,12 +81,7 @@ def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:
     numbers = (abs(number) for arrival in event.arrivals for number in arrival.tags)
     machine.numbered = max([machine.numbered, *numbers])
     owed = machine.owed
-    # what this process does not know of is found in what the host hands over, in another form perhaps: of one digest
-    if (
-        owed is None
-        or owed.holder is not machine.engines[0]
-        or (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest)
-    ):
+    if owed is None or not _as_sent(machine, event, owed):
         machine.replays.append(event)
         return
     _numbered(machine, event, dict(zip(owed.served.ms, owed.served.items, strict=True)))
@@ -97,6 +91,19 @@ def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:
     machine.where[event.number] = machine.id
     machine.owed = None
     machine.counts["last good recorded"] += 1
+
+
+def _as_sent(machine: Machine, event: ev.LastGoodReplayed, owed: Owed) -> bool:
+    """Whether what is recorded is what is owed, by number, digest and form.
+
+    A process that does not know of it finds it in what the host hands over, in another form perhaps: of one digest.
+    """
+    if (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest):
+        return False
+    state, served = machine.hot().state, owed.served.by_m()
+    nodes = [(arrival.m, state.node(arrival.m)) for arrival in event.arrivals]
+    forms = [(m, machine.log.chunks([node.message.body])[0]) for m, node in nodes if not node.revision]
+    return all(json.loads(served[m][1][0]) == json.loads(form) for m, form in forms)
 
 
 def _numbered(machine: Machine, event: ev.LastGoodReplayed, items: dict[int, host.Message]) -> None:
