@@ -320,7 +320,8 @@ def _fold_causes(machine: Machine, now: checks.Served, told: Told) -> None:
             assert last is not None
             assert last.regions != now.regions, f"LAW-4: folded for {reason}, and nothing changed"
         elif reason == "model_change":
-            side = getattr(machine.served[now.event.base].event, "side", None) if now.event.base else None
+            base = machine.served.get(now.event.base)
+            side = getattr(base.event, "side", None) if base is not None else None
             beside = side is not None and side.model not in ("", machine.model)  # the head goes on behind another's
             assert beside or machine.folded_model not in ("", machine.model), (
                 "LAW-4: folded for another model, and it is the same"

@@ -101,7 +101,8 @@ def _as_sent(machine: Machine, event: ev.LastGoodReplayed, owed: Owed) -> bool:
     if (event.number, event.digest) != (owed.served.event.number, owed.served.event.digest):
         return False
     state, served = machine.hot().state, owed.served.by_m()
-    nodes = [(arrival.m, state.node(arrival.m)) for arrival in event.arrivals]
+    known = [arrival.m for arrival in event.arrivals if arrival.m <= len(state.nodes)]  # it may not have read on yet
+    nodes = [(m, state.node(m)) for m in known]
     forms = [(m, machine.log.chunks([node.message.body])[0]) for m, node in nodes if not node.revision]
     return all(json.loads(served[m][1][0]) == json.loads(form) for m, form in forms)
 
