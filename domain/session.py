@@ -197,8 +197,8 @@ def _tear(state: State, m: int, first: int) -> None:
     if m not in rest:
         return
     torn = state.base_torn
-    later = torn is None or rest.index(m) < rest.index(torn[0]) or (m == torn[0] and first < torn[1])
-    state.base_torn = (m, first) if later else torn
+    if torn is None or (rest.index(m), first) < (rest.index(torn[0]), torn[1]):
+        state.base_torn = (m, first)
 
 
 def _link(state: State, m: int, message: Message) -> None:
