@@ -41,7 +41,8 @@ def settle(hot: Hot) -> None:
 def remember(hot: Hot, intake: Intake, index: int, start: bytes, digests: list[bytes], *, fresh: bool) -> None:
     """Keep the chain along the head's path, and what the host last sent at each place of it."""
     cut = min(index, intake.seen.keep)  # a branch taken up as the head leaves the old path before its own base ends
-    if fresh or hot.known < 0 or cut < max(hot.known, index) or index > hot.known + len(hot.chain) or index == 0:
+    # from the first message on all is new, and what stands before it may be too
+    if fresh or index <= hot.known or cut < max(hot.known, index) or index > hot.known + len(hot.chain):
         hot.known, hot.start, hot.chain = index, start, digests
     else:
         del hot.chain[index - hot.known :]

@@ -10,7 +10,8 @@ import foldlog
 from foldlog.adapters.models.tokens import tokenizer
 from foldlog.domain import events as ev
 from foldlog.projections import guidance, head
-from support.talk import Chat, assistant, events, user, words
+from support.past import summarise, talk
+from support.talk import Chat, assistant, differences, events, user, words
 
 BASH = {"name": "Bash", "description": "runs a command", "input_schema": {"type": "object"}}
 REDUCE = {"name": "ctx_reduce", "description": "marks", "input_schema": {"type": "object"}}
@@ -261,3 +262,17 @@ def test_a_fold_of_the_same_head_is_the_same_bytes():
     assert after.messages_json[: len(before.messages_json)] == before.messages_json
     assert isinstance(events(chat.session)[-1], ev.BaselineFolded)
     assert foldlog.__version__
+
+
+@pytest.mark.rule("LAW-2", "PERM-7")
+def test_the_chain_begins_anew_where_another_system_text_stands_before_the_cut():
+    chat = Chat(context_limit=20_000)
+    talk(chat, 6)
+    summarise(chat, 2)
+    chat.session.report_cache_loss("said so")
+    assert chat.turn(system="one").level == "hard"
+    chat.reopen(policy={"compaction": False})
+    assert chat.turn(system="another").level == "defer", "what changed lies before what this process keeps"
+    del chat.messages[2:4]
+    chat.again()
+    assert differences(chat.engine) == []

@@ -306,7 +306,7 @@ def test_a_permission_that_frees_nothing_lets_nothing_be_looked_for():
 def test_a_fold_has_a_cause_that_lost_the_prefix_and_grants_nothing_without_one():
     """The closed list: each means that what the provider keeps is lost, or that the head's own content is void."""
     tree = ast.parse(Path(triggers.__file__).read_text(encoding="utf-8"))
-    (found,) = [one for one in tree.body if isinstance(one, ast.FunctionDef)]
+    (found,) = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "fold_reasons"]
     said = {node.value for node in ast.walk(found) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     names = {name for name in said if name.replace("_", "").isalpha() and " " not in name}
     assert names == {

@@ -37,7 +37,7 @@ def protection_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def drained_without_pressure(patch: pytest.MonkeyPatch) -> None:
     """The queue lands whenever it holds something, as if the window were full."""
-    patch.setattr(schedule.Pressure, "force", property(lambda self: True))
+    patch.setattr(schedule, "schedule", lambda *_: "pressure")
 
 
 def placeholder_counts(patch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def emergency_twice_on_one_sample(patch: pytest.MonkeyPatch) -> None:
 
 def an_older_list_is_said_again(patch: pytest.MonkeyPatch) -> None:
     """Of the lists an agent wrote, the first stands for the newest."""
-    patch.setattr(todo, "newest", lambda scene: next(reversed(list(todo._known(scene))), None))
+    patch.setattr(todo, "newest", lambda scene: next(reversed(list(todo._known(scene, set()))), None))
 
 
 def a_hint_says_more_than_was_found(patch: pytest.MonkeyPatch) -> None:

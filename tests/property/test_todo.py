@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import foldlog
 from support.agent import CODECS, Agent, arcs
-from support.machine_words import MUTE
+from support.machine_host import MUTE
 from support.past import summarise
 from support.talk import differences, use
 

@@ -216,9 +216,9 @@ def test_a_pass_that_waits_for_a_summary_says_so(
 
     real = Sessions.prepare
 
-    def waiting(self: Any, admitted: Any, waiting: Any = None, ttl: Any = None) -> Any:
+    def waiting(self: Any, admitted: Any, waiting: Any = None) -> Any:
         waiting("waiting for a summary")
-        return real(self, admitted, waiting, ttl)
+        return real(self, admitted, waiting)
 
     monkeypatch.setattr(Sessions, "prepare", waiting)
     proxy.ask(ONE)
