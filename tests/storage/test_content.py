@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldlog.domain.errors import StoreDamaged
-from foldlog.storage import content, packing
+from foldlog.domain.errors import StoreDamaged, StoreUnavailable
+from foldlog.storage import content, dictionary, packing
 from foldlog.storage.dictionary import load_dictionary
 from foldlog.storage.memory import MemoryBackend
 from foldlog.storage.store import Store
@@ -207,3 +207,10 @@ def test_the_dictionary_is_the_released_one_and_pays() -> None:
     with_it = packing.pack(packing.make_packer(dictionary), message)
     without = packing.pack(packing.make_packer(b"\x00"), message)
     assert len(with_it) < len(without)
+
+
+def test_another_dictionary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convention 30: bodies written with it could not be read anywhere else."""
+    monkeypatch.setattr(dictionary, "FILE", "dictionary.py")
+    with pytest.raises(StoreUnavailable, match="is not the one this version was released with"):
+        load_dictionary()

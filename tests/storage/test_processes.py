@@ -261,6 +261,30 @@ def test_postgresql_commit_that_fails_is_an_unknown_outcome(pg_url: str) -> None
     store.close()
 
 
+def test_a_commit_that_fails_leaves_no_transaction_open(tmp_path: Path) -> None:
+    """Convention 28: its outcome is said to be unknown, and the same store goes on."""
+    armed = []
+
+    def hook(where: str) -> None:
+        if armed and where == "inside":
+            cursor.execute("INSERT INTO temp.child VALUES (1)")  # its parent is missed when all is committed
+
+    store = open_store(f"sqlite:///{tmp_path}/log.db", hook)
+    store.append(S, 0, [note(1)])
+    cursor = store._backend._cursor
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute("CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY)")
+    cursor.execute("CREATE TEMP TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+    armed.append(True)
+    with pytest.raises(StoreError) as caught:
+        store.append(S, 1, [note(2)])
+    assert caught.value.code == "OUTCOME_UNKNOWN"
+    armed.clear()
+    assert store.append(S, 1, [note(2)]).version == 2
+    assert [stored.event for stored in store.read(S)] == [note(1), note(2)]
+    store.close()
+
+
 def test_a_password_is_not_shown(pg_url: str) -> None:
     store = open_store(pg_url.replace("postgres:@", "postgres:geheim@"))
     assert "geheim" not in store.url

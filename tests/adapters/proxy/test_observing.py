@@ -90,6 +90,16 @@ def test_a_request_too_long_for_the_window_is_not_sent_again(provider: Provider,
     assert not [e for e in watching.events("claude-code-observed/s1") if isinstance(e, ev.OverflowReported)]
 
 
+def test_a_refusal_that_is_no_json_is_read_too(provider: Provider, watching: Proxy) -> None:
+    """PROXY-70: a gateway's own words tell an overflow as well."""
+    raw = b"prompt is too long: 208380 tokens > 200000 maximum"
+    provider.script = [failed(400, raw)]
+    answer = watching.ask(ONE)
+    assert (answer.status_code, answer.content) == (400, raw)
+    wait_for(watching.moments)
+    assert watching.moments()[0]["outcome"] == "overflow"
+
+
 def test_recording_never_delays_a_request(provider: Provider, watching: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROXY-70."""
     from foldlog.adapters.proxy import preparing

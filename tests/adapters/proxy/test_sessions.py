@@ -160,6 +160,19 @@ def test_a_call_without_tools_beside_a_session_with_tools_touches_nothing(door):
 
 
 @pytest.mark.rule("PROXY-6")
+def test_a_call_of_a_system_text_alone_is_beside_the_conversation(door):
+    named, path = {"x-session-id": "ses_1"}, "/v1/chat/completions"
+    system = {"role": "system", "content": "Be brief."}
+    tools = [{"type": "function", "function": {"name": "Bash"}}]
+    first = door.admit(named, path, messages=[system, user("hello")], tools=tools)
+    door.sessions.prepare(first)
+    door.sessions.done(first)
+    version = door.engine.sessions()
+    assert door.admit(named, path, messages=[system], tools=[]).caller.kind == "helper"
+    assert door.engine.sessions() == version
+
+
+@pytest.mark.rule("PROXY-6")
 def test_a_call_that_keeps_the_cache_warm_is_the_sessions_own_request_again(door):
     named = {"x-session-id": "ses_1"}
     path = [user("hello"), *step("1")]

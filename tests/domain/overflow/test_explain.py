@@ -174,6 +174,7 @@ def test_overflows_of_no_list_have_their_figures(one: dict[str, Any]):
         (429, "throttlingException", "rate"), (413, "request_too_large", "bytes"),
         (200, "model_context_window_exceeded", "overflow"), (0, "string_above_max_length", "string_length"),
         (400, "1261", "unknown"), (400, "2013", "unknown"),
+        (400, "authentication#model_not_found", "model"), (400, "context_length_exceeded:", "overflow"),
     ],
 )  # fmt: skip
 def test_where_there_are_no_words_codes_speak_then_the_status(status: int | None, code: str | None, kind: str):
