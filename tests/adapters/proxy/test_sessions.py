@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -181,6 +184,24 @@ def test_a_call_that_keeps_the_cache_warm_is_the_sessions_own_request_again(door
     _, warm = door.send(path, named, max_tokens=1)
     assert warm == real | {"max_tokens": 1}
     assert door.engine.sessions() == version
+
+
+@pytest.mark.rule("PROXY-45")
+def test_two_first_requests_at_once_are_of_one_session(door, monkeypatch):
+    both, real = threading.Barrier(2), door.sessions._speaks
+
+    def speaks(*given: Any) -> str:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # were both let in, each would find none and begin one of its own
+        return real(*given)
+
+    monkeypatch.setattr(door.sessions, "_speaks", speaks)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(door.admit, {"x-session-id": "ses_1"}, messages=[user(text)]) for text in ("one", "two")]
+        first, second = (one.result() for one in asked)
+    assert first.managed is second.managed
+    assert first.managed.users == 2
+    assert door.sessions.all() == [first.managed]
 
 
 @pytest.mark.rule("T30", "PROXY-3")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foldlog.domain.edits import Insert
+from foldlog.domain.edits import Insert, MessageSlots
 from foldlog.domain.errors import MessageError
 from foldlog.projections.wire import v1
 
@@ -205,3 +205,12 @@ def test_marks_of_lists_are_taken_off() -> None:
     assert v1.unmarked(raw) == b'[ {"name":"a"} , {"name":"b","x":{"cache_control":1}}]'
     assert v1.unmarked(b"") == b""
     assert v1.unmarked(b'"cache_control"') == b'"cache_control"'
+
+
+@pytest.mark.parametrize(("time", "kept"), [({"timestamp": 5}, 5), ({}, 0)])
+def test_a_pi_message_of_another_kind_with_our_text_has_a_time(time: dict[str, int], kept: int) -> None:
+    """VIEW-13: Pi's own messages all have one, whatever the host left out."""
+    raw = v1.encode({"role": "bashExecution", "command": "ls", "output": "a", **time})
+    shell = v1.render(PI, raw, MessageSlots(shape="shell"), lambda _: b"[dropped]")
+    assert shell is not None
+    assert json.loads(shell) == {"role": "user", "content": [{"type": "text", "text": "[dropped]"}], "timestamp": kept}
