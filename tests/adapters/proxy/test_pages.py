@@ -12,9 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
+from foldlog.adapters.proxy.door import Track
 from foldlog.adapters.proxy.feed import BEHIND, KEPT, Feed, Moment
 from foldlog.domain import events as ev
+from foldlog.domain.state import State
 from support.proxy import TOKEN, Provider, Proxy, assistant, events, said, streamed, user
+from support.talk import Chat, words
 
 ONE = [user("hello")]
 
@@ -72,6 +75,29 @@ def test_a_lost_cache_is_told_with_its_cause(provider: Provider, proxy: Proxy) -
     first, second = proxy.moments()
     assert (first["lost"], first["cause"]) == (0, "")
     assert (second["lost"], second["cause"]) == (20_000, "the provider")
+
+
+def test_what_the_whole_history_takes_is_counted_once_and_anew_behind_a_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the feed calls saved is less than this."""
+
+    def track() -> Track:
+        return Track(asyncio.Lock(), set(), asyncio.Lock())
+
+    def counted(one: Track) -> int:
+        return one.whole(chat.session.core.hot().state)
+
+    chat, kept, looked = Chat(), track(), []
+    chat.say(user(words(300)))
+    for _ in range(3):
+        chat.turn(words(100))
+    before, real = counted(kept), State.node
+    chat.turn()
+    monkeypatch.setattr(State, "node", lambda state, m: looked.append(m) or real(state, m))
+    assert before < counted(kept) == counted(track())
+    assert len(looked) == 2 + len(chat.session.core.hot().state.path)
+    chat.messages = [*chat.messages[:-1], user(words(500, "other"))]
+    chat.again()
+    assert before < counted(kept) == counted(track())
 
 
 def test_who_watches_slowly_misses_the_oldest_and_holds_nobody_up() -> None:

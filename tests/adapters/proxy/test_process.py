@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
+from foldlog.adapters.proxy.server import listen
+from foldlog.domain.errors import OptionError
 from support.program import command, environment, process
 from support.proxy import AGENT, Provider, body, events, streamed, user, wait_for
 
@@ -102,6 +104,17 @@ def test_a_port_that_is_taken_is_said(serve: Any, env: dict[str, str]) -> None:
     assert "Traceback" not in other.stderr
     found.send_signal(signal.SIGINT)
     assert found.wait(10) == 0
+
+
+def test_a_port_that_is_taken_is_let_go_of() -> None:
+    """A socket left open would be a warning, and with it red."""
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(OptionError, match="is another one running") as caught:
+            listen("127.0.0.1", port)
+    assert (caught.value.where, caught.value.value) == ("port", f"127.0.0.1:{port}")
+    with listen("127.0.0.1", port) as again:
+        assert again.getsockname()[1] == port
 
 
 @pytest.mark.slow
