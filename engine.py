@@ -304,7 +304,8 @@ class Core(Kept):
             fresh = isinstance(outcome, (ev.HistoryRefreshed, ev.BaselineFolded))
             remember(hot, intake, start, digest, [one.digest for one in sent], fresh=fresh)
         told = {one.m for one in delta}
-        self._last = Produced(outcome, hot.state.version, (*(one for one in raw if one.m not in told), *delta))
+        before_it = (one for one in raw if one.m not in told)
+        self._last = Produced(outcome, hot.state.version, (*before_it, *delta), made=True)
         return self._last
 
     def _untold(

@@ -40,11 +40,15 @@ OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
 
 
 class Produced(msgspec.Struct, frozen=True):
-    """A pass that was stored: its event, the stream version it stands at, and the new or changed wire messages."""
+    """A pass that was stored: its event, the stream version it stands at, and the new or changed wire messages.
+
+    ``made``: by this process just now. Of what was read from the log ``delta`` does not hold what came back by it.
+    """
 
     event: ev.Pass
     version: int
     delta: tuple[request.Sent, ...]
+    made: bool = False
 
 
 class Kept:

@@ -122,6 +122,16 @@ class Request:
         return self._produced.event.base
 
     @property
+    def goes_on(self) -> bool:
+        """Whether ``delta`` is all that this request has behind the one before it (``base``), which stays as it is.
+
+        Not where the host changed something, nor where another process made the pass.
+        """
+        made = self._produced
+        here = made.made if isinstance(made, keeping.Produced) else True
+        return here and self.level == "defer" and not any(reason.startswith("host_") for reason in self.reasons)
+
+    @property
     def delta(self) -> tuple[Delta, ...]:
         """New and changed messages, in path order."""
         state = self._session.core.hot().state

@@ -166,8 +166,8 @@ def _revised(state: State, event: ev.PartsRevised) -> None:
             owner = state.call_of.pop(key(event.m, p), 0)
             if owner:
                 state.answers[owner] -= 1
-    if node.message.host_id:
-        state.hosts.pop(node.message.host_id, None)
+    if state.hosts.get(node.message.host_id) == event.m:
+        del state.hosts[node.message.host_id]
     node.message, node.revision = event.message, node.revision + 1
     waits = state.waits(event.m)
     state.unshown[event.m] = event.first if waits is None else min(event.first, waits)
@@ -203,7 +203,8 @@ def _tear(state: State, m: int, first: int) -> None:
 
 def _link(state: State, m: int, message: Message) -> None:
     """Pair results with their calls: (call id, owner), so a reused id never inherits another turn's drop (T8)."""
-    if message.host_id:
+    # beside the head other copies of its messages may have the names it has
+    if message.host_id and (m in state.pos or state.hosts.get(message.host_id, 0) not in state.pos):
         state.hosts[message.host_id] = m
     own: dict[str, int] = {}
     for p, part in enumerate(message.parts):
@@ -276,6 +277,8 @@ def _set_path(state: State, keep: int, then: tuple[int, ...]) -> None:
             state.fostered.setdefault(before, []).append(m)
         state.pos[m] = len(state.path)
         state.path.append(m)
+        if name := state.node(m).message.host_id:
+            state.hosts[name] = m
         tools.came(state, m)
     state.unshown.update(state.aside)
     state.aside, state.fresh = {}, fresh(state)

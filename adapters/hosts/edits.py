@@ -70,9 +70,9 @@ def unit(insert: Insert, text: Text) -> dict[str, Any]:
 def edits(request: Request, base: int = 0, ids: Sequence[str] = ()) -> dict[str, Any]:
     """Return the edits that bring a plugin's view to that of ``request``.
 
-    ``base``: the version (pass number) the plugin holds, 0 for none. Where the request does not lie on it, or is one
-    beside the head, the edits are the whole view (``from`` 0). ``ids``: what the host calls its messages now, in the
-    order it handed them over; a copied session has the messages of another under new names.
+    ``base``: the version (pass number) the plugin holds, 0 for none. Where the request does not lie on it, was made by
+    another process, or is one beside the head, the edits are the whole view (``from`` 0). ``ids``: what the host calls
+    its messages now, in the order it handed them over; a copied session has the messages of another under new names.
     """
     if not request.recorded:
         return _raw(request, base, ids)
@@ -98,7 +98,7 @@ def edits(request: Request, base: int = 0, ids: Sequence[str] = ()) -> dict[str,
         }
         path = path_of(state, event)
         answer["inserts"] = _inserts(names, view, path, text)
-        if _lies_on(event, base):
+        if _lies_on(event, base) and (produced.made or base == event.number):
             changed = {one.m for one in produced.delta} if base != event.number else set()
             answer["from"] = base
             if base != event.number and not isinstance(event, ev.PassDeferred):

@@ -42,14 +42,11 @@ class Outgoing(msgspec.Struct):
     def follow(self, request: Request, regions: tuple[tuple[bytes, ...], bytes]) -> None:
         """Take in the request of a pass. ``regions``: what the client sent with it as system and tools.
 
-        Only what is new is rendered where the pass was deferred, goes on behind the one held here, and the host changed
-        nothing it had sent before; the whole request else.
+        Only what is new is rendered where the request goes on behind the one held here; the whole request else.
         """
         if request.pass_number == self.number:
             return  # the same request once more
-        moved = any(reason.startswith("host_") for reason in request.reasons)
-        goes_on = request.level == "defer" and request.base == self.number and not moved
-        if goes_on and regions == self.regions:
+        if request.goes_on and request.base == self.number and regions == self.regions:
             for one in request.delta:
                 for message in one.json:
                     self._add(message)

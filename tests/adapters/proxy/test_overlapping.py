@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import foldlog
+from foldlog.adapters.proxy.outgoing import Outgoing
 from foldlog.adapters.proxy.protocols import protocol_for
 from foldlog.adapters.proxy.protocols.base import Usage
 from foldlog.adapters.proxy.sessions import Admitted, Opening, Sessions
@@ -115,3 +117,21 @@ def test_a_session_that_could_not_be_read_is_not_taken_for_one_without_messages(
         patch.setattr(door.engine, "session", busy)
         door.admit(other)
     assert name(door.admit(other)) != first
+
+
+@pytest.mark.rule("PROXY-11", "PROP-1")
+def test_what_came_back_by_another_process_is_in_what_goes_out(tmp_path: Path):
+    """The other one made the pass that returned to messages this one had taken back; this one is asked for the same."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    here, there = (foldlog.Engine.open(url, summarizer=None).session("s") for _ in range(2))
+    array: list[Any] = [*HELLO]
+    for number in range(3):
+        array += [{"role": "assistant", "content": f"answer {number}"}, {"role": "user", "content": f"and {number}"}]
+    more = [*array, {"role": "user", "content": "steered"}]
+    out = Outgoing()
+    for session, given in ((here, more), (here, array), (there, more), (here, more)):
+        request = session.prepare(given)
+        if session is here:
+            out.follow(request, ((), b""))
+    assert request.reasons == ()
+    assert out.messages() == list(request.messages_json)
