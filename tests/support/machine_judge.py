@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from support.machine import Machine
 
 
+NUMBERED = ("text", "result", "media")
+"""Parts that can have a number."""
+
+
 def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, items: list[host.Message]) -> None:
     """Check ``request`` and put it on the record."""
     event: Any = request._produced.event
@@ -358,8 +362,9 @@ def _content(machine: Machine, now: checks.Served) -> set[str]:
         assert not tags or m not in machine.raw or not host.same(item, machine.went_out.get(m, item)), (
             f"LAST-6: §{tags[0][0]}§ shows in what went out raw"
         )
-        if m in machine.raw and any(p < len(machine.went_out.get(m, item)["parts"]) for _, p in tags):
-            machine.raw.discard(m)  # its host revised it, and did more than add to it; its way back is a revision too
+        numbered = (p for p, part in enumerate(item["parts"]) if part["t"] in NUMBERED and not host.blank(part))
+        if m in machine.raw and tags and tags[0][1] == next(numbered, -1):
+            machine.raw.discard(m)  # its host revised all of it; its way back is a revision as well
         for number, p in tags:
             assert number not in seen, f"PROP-9: §{number}§ stands twice in pass {now.number}"
             seen.add(number)
