@@ -19,12 +19,11 @@ PATIENCE = 2.0
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call. ``name``: without MCP prefix; ``key``: its session, ``harness/id``; ``arguments``: None = not read."""
+    """One call. ``name``: without MCP prefix; ``key``: its session, ``harness/id``."""
 
     id: str
     name: str
     key: str
-    arguments: Any = None
 
 
 def own(name: str) -> str:
@@ -42,14 +41,14 @@ class Pending:
         self._sessions: OrderedDict[str, None] = OrderedDict()
         self._news = asyncio.Event()
 
-    def saw(self, key: str, calls: Iterable[tuple[Any, ...]]) -> None:
-        """Take in the calls of an answer: (id, name) or (id, name, arguments) each."""
-        for call in calls:
-            name = own(call[1])
-            if not name or not call[0] or call[0] in self._calls:
+    def saw(self, key: str, calls: Iterable[tuple[str, str]]) -> None:
+        """Take in the calls of an answer: id and name each."""
+        for id, called in calls:
+            name = own(called)
+            if not name or not id or id in self._calls:
                 continue
-            self._calls[call[0]] = Call(call[0], name, key, call[2] if len(call) > 2 else None)
-            self._open.add(call[0])
+            self._calls[id] = Call(id, name, key)
+            self._open.add(id)
             while len(self._calls) > KEPT:
                 gone, _ = self._calls.popitem(last=False)
                 self._open.discard(gone)
@@ -104,19 +103,15 @@ class Pending:
                 )
             mine = [call for call in fitting if call.key == named[0]]
             return named[0], id or (mine[0].id if len(mine) == 1 else "")
-        arguments = given.get("arguments")
-        equal = [call for call in fitting if call.arguments is not None and call.arguments == arguments]
-        unread = [call for call in fitting if call.arguments is None]
-        candidates = equal if equal and not unread else fitting
-        sessions = {call.key for call in candidates}
+        sessions = {call.key for call in fitting}
         if len(sessions) == 1 and not id:
-            return candidates[0].key, candidates[0].id if len(candidates) == 1 else ""
-        if not candidates or id:
+            return fitting[0].key, fitting[0].id if len(fitting) == 1 else ""
+        if not fitting or id:
             raise UnknownSession(
                 "no session of this proxy has such a call open; name the session", value=id or name, where="tool_use_id"
             )
         raise UnknownSession(
-            f"{len(candidates)} open calls of {name} fit, in {', '.join(sorted(sessions))}; name the session",
+            f"{len(fitting)} open calls of {name} fit, in {', '.join(sorted(sessions))}; name the session",
             where="session",
         )
 
