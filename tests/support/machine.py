@@ -93,6 +93,7 @@ class Machine(Steps, Past, signing.Thinking, Pictures, outage.Outage, Words):
         self.work: Any = None
         self.expected: tuple[type[Exception], ...] = ()
         self.where: dict[int, str] = {}
+        self.models: dict[int, int] = {}
         self.sent: tuple[Any, Any, list[Any]] | None = None
         self.thoughts: dict[str, signing.Thought] = {}
         self.thoughtless: set[str] = set()

@@ -43,6 +43,7 @@ def judge(machine: Machine, request: foldlog.Request, session: foldlog.Session, 
         f"pass {event.number} after {machine.passes}: something was applied twice"
     )
     machine.passes = event.number
+    machine.models[event.number] = machine.model
     machine.seen = max(machine.seen, machine.now)
     state = hot.state
     side = isinstance(event, ev.PassDeferred) and event.side is not None
@@ -324,10 +325,8 @@ def _fold_causes(machine: Machine, now: checks.Served, told: Told) -> None:
             assert last is not None
             assert last.regions != now.regions, f"LAW-4: folded for {reason}, and nothing changed"
         elif reason == "model_change":
-            base = machine.served.get(now.event.base)
-            side = getattr(base.event, "side", None) if base is not None else None
-            beside = side is not None and side.model not in ("", machine.model)  # the head goes on behind another's
-            assert beside or machine.folded_model not in ("", machine.model), (
+            others = machine.models.get(now.event.base, machine.model) != machine.model  # it goes on behind another's
+            assert others or machine.folded_model not in ("", machine.model), (
                 "LAW-4: folded for another model, and it is the same"
             )
         elif reason == "cut_void":

@@ -78,6 +78,7 @@ def _valid(machine: Machine, request: foldlog.Request, items: list[host.Message]
 
 def recorded(machine: Machine, event: ev.LastGoodReplayed) -> None:
     """LAST-2: what is recorded is the newest of what went out, with its digest; else it was found later (LAST-6)."""
+    machine.models[event.number] = machine.models.get(event.base, machine.model)
     numbers = (abs(number) for arrival in event.arrivals for number in arrival.tags)
     machine.numbered = max([machine.numbered, *numbers])
     owed = machine.owed
