@@ -13,6 +13,7 @@ import msgspec
 
 from . import engine
 from .domain.coverage import history
+from .domain.errors import counted
 from .domain.history import budgets
 from .domain.passes import protection
 from .domain.passes.schedule import gauge
@@ -191,11 +192,7 @@ def flushed(found: Status) -> str:
         return KEPT
     if not found.queued:
         return "nothing is marked; other cleanup is made with the next request"
-    return f"what is marked leaves with the next request: {_many(found.queued, 'part')}"
-
-
-def _many(number: int, one: str) -> str:
-    return f"{number:,} {one}{'s' if number != 1 else ''}"
+    return f"what is marked leaves with the next request: {counted(found.queued, 'part')}"
 
 
 def _used(found: Status) -> str:
@@ -208,8 +205,8 @@ def _used(found: Status) -> str:
     if not found.managed:
         leaves = KEPT
     return (
-        f"{used}{share} in {_many(found.messages, 'message')} after {_many(found.passes, 'request')}; "
-        f"{_many(found.dropped, 'part')} dropped, {found.queued:,} marked; {leaves}"
+        f"{used}{share} in {counted(found.messages, 'message')} after {counted(found.passes, 'request')}; "
+        f"{counted(found.dropped, 'part')} dropped, {found.queued:,} marked; {leaves}"
     )
 
 

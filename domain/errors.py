@@ -21,6 +21,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + f"… ({len(text)} characters)"
 
 
+def counted(number: int, one: str, more: str = "") -> str:
+    """Return a number with its noun; ``more`` is the noun of several where it is not ``one`` and an s."""
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
 def place(error: BaseException) -> str:
     """Return where a defect stands, without a word of what was worked on."""
     trace = error.__traceback__

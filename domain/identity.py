@@ -54,6 +54,12 @@ class Scene(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         self.places.update({m: self.seen.keep + j for j, m in enumerate(self.seen.tail)})
 
+    def base(self) -> tuple[bytes, bytes, str]:
+        """Return system text, tools and model of the request this one goes on behind: the last, or one beside it."""
+        state, base = self.state, self.seen.base
+        head = state.base_system, state.base_tools, state.base_model
+        return head if base is None else state.sides.get(base[0], head)
+
     def message(self, m: int) -> Message:
         """Return what the host last sent as message ``m``."""
         if m in self.seen.revised:

@@ -147,12 +147,12 @@ class _Auditor(msgspec.Struct):
         node, slots, inserts = state.node(m), view.of(m), view.inserts.get(m, ())
         body = node.message.body
         entry = self.known.get(m)
-        same = entry is not None and (entry.body, entry.revision) == (body, node.revision)
-        if entry is None or not same or entry.slots != slots or entry.inserts != inserts:
+        made_of = body, node.revision, slots, inserts
+        if entry is None or (entry.body, entry.revision, entry.slots, entry.inserts) != made_of:
             raw = self.source.chunks([body])[0]
             json = request.render(view, raw, slots, inserts, self.text)
             digests = tuple(block for one in json for block in wire(view.wire).blocks(view.codec, one))
-            entry = self.known[m] = Entry(m, body, node.revision, slots, inserts, json, digests)
+            entry = self.known[m] = Entry(m, *made_of, json, digests)
         return entry
 
     def _against(self, version: int, event: _Sent, base: _Request, now: _Request) -> None:

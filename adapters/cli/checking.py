@@ -10,13 +10,13 @@ import msgspec
 import typer
 
 from ...api import Engine
-from ...domain.errors import OptionError, StoreDamaged, UnknownSession
+from ...domain.errors import OptionError, StoreDamaged, UnknownSession, counted
 from ...domain.streams import escape
 from ...projections.audit import Audit
 from ...projections.audit import audit as audit_stream
 from ...storage.protocol import Fault, Report
 from . import options
-from .terminal import counted, emit, progress, say
+from .terminal import emit, progress, say
 
 BEHIND = ("event-altered", "event-missing", "tail-cut")
 """Faults of a stream that holds up to them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...domain.errors import OptionError
+from ...domain.errors import OptionError, counted
 from ..billing.bill import Bill, Sums
 from ..billing.profiles import Profile, profile
 from ..billing.report import report
@@ -16,7 +16,7 @@ from ..models.summarizers import Anthropic, Extractive, OpenAI, Summarizer
 from ..models.tokens import tokenizer
 from ..simulate.arms import NOTHING, OURS, Arms, profile_for
 from ..simulate.play import Played
-from .terminal import counted, say, table
+from .terminal import say, table
 
 SUMMARIZERS = "extractive, none, openai:MODEL, openai:MODEL@BASE_URL, anthropic:MODEL or anthropic:MODEL@BASE_URL"
 UNIT = "in units of one uncached input token"

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ...domain.errors import FoldlogError
+from ...domain.errors import FoldlogError, counted
 from .. import local
 from ..proxy.feed import Moment
-from .terminal import counted
 
 FOLDS = ("soft", "hard")
 FIRST = "first_render"

@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from ...api import Engine
-from ...domain.errors import OptionError
+from ...domain.errors import OptionError, counted
 from ...domain.streams import session_stream
 from ...projections.audit import Audit, audit
 from ..billing.profiles import PROFILES
@@ -25,7 +25,7 @@ from ..traces.model import Trace
 from ..traces.reader import load
 from . import costing, options
 from .checking import say_audit
-from .terminal import counted, emit, number, plain, progress, say, table, warn
+from .terminal import emit, number, plain, progress, say, table, warn
 
 NAMED = 20
 """So many broken lines are named one by one; JSON has them all."""

@@ -13,7 +13,7 @@ import typer
 from ... import standing
 from ...api import Engine, Session
 from ...domain import events as ev
-from ...domain.errors import StoreDamaged
+from ...domain.errors import StoreDamaged, counted
 from ...projections import restless
 from ...projections.fold import find_pass, load
 from ...projections.request import Built, level, reasons
@@ -22,7 +22,7 @@ from ...projections.wire import wire
 from ...storage.protocol import Stored
 from ...storage.references import named_chunks
 from . import options
-from .terminal import counted, emit, emit_raw, moment, raw_json, say, table
+from .terminal import emit, emit_raw, moment, raw_json, say, table
 
 
 class Format(StrEnum):

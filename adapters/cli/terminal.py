@@ -45,11 +45,6 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
-def counted(number: int, one: str, more: str = "") -> str:
-    """Return a number with its noun; ``more`` is the noun of several where it is not ``one`` and an s."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
-
-
 def say(text: str = "", *, lines: bool = False) -> None:
     """Print one text."""
     typer.echo(plain(text, lines=lines))

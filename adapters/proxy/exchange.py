@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -23,6 +25,8 @@ from .protocols import Caller, Meter, Protocol
 from .receipts import Receipts
 from .reporting import Outcome
 from .sessions import Admitted, Sessions
+
+R = TypeVar("R", bound=Prepared | None)
 
 _RECEIPTS = frozenset({"openai-responses"})
 """Wires whose overflow may come as an event behind a status of 200."""
@@ -44,12 +48,7 @@ class Exchange(msgspec.Struct):
 async def managed(door: Door, came: Came, admitted: Admitted, sessions: Sessions, send: Send) -> None:
     """Serve a request of a session. Raises a ``FoldlogError`` where it must not be sent; nothing was answered then."""
     assert admitted.managed is not None
-    making = asyncio.ensure_future(preparing.prepare(door, sessions, admitted, admitted.managed))
-    try:
-        ready = await asyncio.shield(making)
-    except asyncio.CancelledError:  # the client went away; a thread cannot be stopped, so what it makes is taken back
-        door.spawn(_unsent(door, making, admitted.caller))
-        raise
+    ready = await _made(door, preparing.prepare(door, sessions, admitted, admitted.managed), admitted.caller)
     one = Exchange(door, came, admitted.protocol, admitted.caller, send, ready)
     try:
         while await _once(one):
@@ -62,9 +61,17 @@ async def managed(door: Door, came: Came, admitted: Admitted, sessions: Sessions
         raise
 
 
-async def _unsent(
-    door: Door, making: asyncio.Future[Prepared] | asyncio.Future[Prepared | None], caller: Caller
-) -> None:
+async def _made(door: Door, work: Coroutine[Any, Any, R], caller: Caller) -> R:
+    """Return a request; where its client goes away before it is made, it is taken back: a thread cannot be stopped."""
+    making = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        door.spawn(_unsent(door, making, caller))
+        raise
+
+
+async def _unsent(door: Door, making: asyncio.Future[R], caller: Caller) -> None:
     with contextlib.suppress(FoldlogError):
         ready = await making
         if ready is not None:
@@ -195,12 +202,7 @@ async def _refused(one: Exchange, status: int, body: bytes) -> bool:
         return True
     if one.last or not (fits or unbound(found, words) or bulky(found)):
         return False
-    making = asyncio.ensure_future(preparing.again(one.door, one.ready))
-    try:
-        smaller = await asyncio.shield(making)
-    except asyncio.CancelledError:  # as in ``managed``
-        one.door.spawn(_unsent(one.door, making, one.caller))
-        raise
+    smaller = await _made(one.door, preparing.again(one.door, one.ready), one.caller)
     if smaller is None:
         return False
     one.ready, one.told, one.last = smaller, False, True

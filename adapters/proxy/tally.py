@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ...domain.errors import counted
 from ..billing.profiles import Profile
 from ..billing.provider import Provider
 from ..billing.records import Block
@@ -57,15 +58,11 @@ def summary(tallies: Iterable[Tally]) -> str:
         return "observed: no request was answered with figures"
     plain, would = sum(one.plain for one in found), sum(one.would for one in found)
     less = (1 - would / plain) * 100 if plain else 0.0
-    requests = _counted(sum(one.requests for one in found), "request")
+    requests = counted(sum(one.requests for one in found), "request")
     largest, largest_would = max(one.largest for one in found), max(one.largest_would for one in found)
     return (
-        f"observed {requests} of {_counted(len(found), 'session')}, which cost "
+        f"observed {requests} of {counted(len(found), 'session')}, which cost "
         f"{sum(one.cost for one in found):,.0f} by the provider's figures. Estimated under {found[0].profile}: "
         f"{plain:,.0f} as sent, {would:,.0f} with foldlog, {abs(less):.0f} % {'less' if less >= 0 else 'more'} (in "
         f"units of an uncached input token); largest prompt {largest:,}, with foldlog about {largest_would:,} tokens"
     )
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

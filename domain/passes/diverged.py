@@ -14,9 +14,7 @@ def divergence(scene: Scene, given: Given) -> ev.Divergence | None:
     state, seen = scene.state, given.seen
     if not state.base:
         return None
-    system, tools = state.base_system, state.base_tools
-    if seen.base is not None:
-        system, tools, _ = state.sides.get(seen.base[0], (system, tools, ""))
+    system, tools, _ = scene.base()
     if given.system != system:
         return ev.Divergence(0, 0, 0, "system")
     if given.tools != tools:

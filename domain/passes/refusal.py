@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .. import costs, tools
 from .. import events as ev
+from ..errors import counted
 from ..identity import Scene
 from ..state import Overflow, State
 from . import protection, recovery
@@ -81,7 +82,7 @@ def _full(state: State, overflow: Overflow, tokens: int, limit: int) -> str:
     most = ""
     if number:
         named = f"§{number}§" if state.reduce else f"a {_NAMES[state.tags[number - 1].kind]}"
-        most = f" The largest part is {named} with about {size:,} token{'s' if size != 1 else ''}."
+        most = f" The largest part is {named} with about {counted(size, 'token')}."
     room = f"{limit:,}" if limit else "an unknown number of"
     return (
         f"the session does not fit the model's window ({said}; the window holds {room} tokens, this request about "

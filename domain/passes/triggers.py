@@ -21,7 +21,7 @@ def fold_reasons(
     if fold is None or (managed and state.primary and not fold.head_tokens):
         return ("first_render",)
     found = []
-    if model and {fold.model, _other(scene)} - {"", model}:
+    if model and {fold.model, scene.base()[2]} - {"", model}:
         found.append("model_change")
     if system_hash != fold.system:
         found.append("system_hash")
@@ -38,10 +38,3 @@ def fold_reasons(
     if scene.void():
         found.append("cut_void")
     return tuple(found)
-
-
-def _other(scene: Scene) -> str:
-    """Return the model that had the request this one goes on behind: beside the head it may be another one."""
-    base = scene.seen.base
-    found = scene.state.sides.get(base[0]) if base is not None else None
-    return found[2] if found is not None else scene.state.base_model

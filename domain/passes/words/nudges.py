@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...arcs import call_part
 from ...edits import Insert, SetText
+from ...errors import counted
 from ...hygiene import LARGE, LEVELS, WORTH, level, severity
 from ...state import State
 from ...transcript import Result, speaks
@@ -97,7 +98,7 @@ def _again(state: State) -> str:
 def _much(state: State) -> str:
     """Return how much nothing protects, in outputs, files and tokens."""
     counts = ((state.outputs, "tool output"), (state.files, "file"))
-    what = " and ".join(f"{count:,} {one}{'s' if count > 1 else ''}" for count, one in counts if count)
+    what = " and ".join(counted(count, one) for count, one in counts if count)
     return f"{what}, about {state.spent // 1000}k tokens,"
 
 
